@@ -1,4 +1,10 @@
-"""examples/vendas.py: on records in memory, and as a program in a terminal that Ctrl-C ends."""
+"""examples/vendas.py: on records in memory, and as a program in a terminal that Ctrl-C ends.
+
+The program is never silent for two seconds before its first output. What says so is not the time that a run takes: the
+cluster and Spark do not answer it before it has said, by its clock, that it waits for them, and nothing that is slow to
+import comes before its first line. How often it speaks is shown with a clock of its own in
+tests/unit/streams/test_progress_report.py.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +13,17 @@ import importlib.util
 import json
 import os
 import pty
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -51,14 +61,93 @@ def test_the_example_does_what_its_first_lines_say(spark: Any, monkeypatch: pyte
     assert {record.value for record in out["vendas-app-dead-letters"]} == {b"nada"}
 
 
+# Run in a process of its own: shows the first words of a program, and which of the slow modules it has by then.
+FIRST_WORDS = """
+import os, runpy, sys
+class Screen:
+    def isatty(self):
+        return True
+    def write(self, text):
+        os.write(1, (text.strip() + "|" + " ".join(name for name in sys.argv[3:] if name in sys.modules)).encode())
+        os._exit(0)
+    def flush(self):
+        pass
+sys.stdout = Screen()
+sys.argv[0:1] = []
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+SLOW_MODULES = ("confluent_kafka", "fastavro", "grpc", "httpx", "numpy", "pandas", "pyarrow", "pyspark", "sqlglot")
+
+
+def test_the_example_says_its_first_line_before_anything_that_is_slow_to_import() -> None:
+    words = [sys.executable, "-c", FIRST_WORDS, str(EXAMPLE), "127.0.0.1:1", "--", *SLOW_MODULES]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert (done.returncode, done.stdout) == (0, "vendas-app: looking at 127.0.0.1:1|"), done
+
+
+class LateServer:
+    """A port that takes connections at once and passes nothing on until it is opened."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port: int = self._listener.getsockname()[1]
+        self._sockets: list[socket.socket] = [self._listener]
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Closing alone wakes no thread that waits in accept() or recv(), and new sockets come until the first is shut.
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+        for one in self._sockets:
+            one.close()
+
+    def open(self) -> None:
+        self._start(self._accept)
+
+    def _start(self, run: Callable[..., None], *arguments: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=run, args=arguments, daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets += [client, server]
+                self._start(self._pass, client, server)
+                self._start(self._pass, server, client)
+
+    def _pass(self, source: socket.socket, destination: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                destination.sendall(data)
+        for one in (source, destination):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
 def test_the_example_runs_as_a_program_until_ctrl_c(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+    spark_port = int(re.findall(r":(\d+)/", spark_address)[0])
+    with LateServer(broker.port) as cluster, LateServer(spark_port) as spark:
+        run_the_example(broker, cluster, spark, spark_address.replace(f":{spark_port}/", f":{spark.port}/"), tmp_path)
+
+
+def run_the_example(broker: Broker, cluster: LateServer, spark: LateServer, spark_address: str, tmp_path: Path) -> None:
+    servers = f"127.0.0.1:{cluster.port}"
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     producer.produce("clientes", key="ana", value=b'{"nome": "Ana", "cidade": "Lisboa"}')
     producer.produce("vendas", key="ana", value=json.dumps({"produto": "faca", "valor": 12, "quantidade": 2}).encode())
     assert producer.flush(DEADLINE_S) == 0
     screen, terminal = pty.openpty()
     program = subprocess.Popen(
-        [sys.executable, str(EXAMPLE), broker.bootstrap_servers],
+        [sys.executable, str(EXAMPLE), servers],
         env={**os.environ, "PESSOA_SPARK": spark_address, "PESSOA_HOME": str(tmp_path)},
         stdin=subprocess.DEVNULL,
         stdout=terminal,
@@ -69,13 +158,13 @@ def test_the_example_runs_as_a_program_until_ctrl_c(broker: Broker, spark_addres
     reader = threading.Thread(target=read_all, args=(screen, said))
     reader.start()
     try:
+        wait_for_words(rf"… vendas-app: looking at {servers}: \d+ s so far", program, said)
+        cluster.open()
+        wait_for_words(r"… Waiting for Spark to answer: \d+ s so far", program, said)
+        spark.open()
         wait_for_a_record(broker, "vendas-por-minuto", program, said)
         # Its last query may still be starting.
-        deadline_s = time.monotonic() + DEADLINE_S
-        while "→ vendas-com-cidade: ".encode() not in b"".join(said):
-            assert program.poll() is None, said
-            assert time.monotonic() < deadline_s, said
-            time.sleep(0.05)
+        wait_for_words("→ vendas-com-cidade: ", program, said)
         program.send_signal(signal.SIGINT)
         program.wait(DEADLINE_S)
     finally:
@@ -86,11 +175,23 @@ def test_the_example_runs_as_a_program_until_ctrl_c(broker: Broker, spark_addres
         os.close(screen)
     lines = [line.rpartition("\r")[2] for line in b"".join(said).decode().replace("\r\n", "\n").split("\n")]
     assert program.returncode == 0, lines
-    assert lines[0] == f"vendas-app: looking at {broker.bootstrap_servers}"
-    assert "Starting vendas-app-vendas-caras" in lines, lines
+    assert lines[0] == f"vendas-app: looking at {servers}"
+    address = spark_address.partition("/;")[0]
+    # Every step that may be slow is announced, in its place.
+    announced = [line for line in lines if line.startswith(("Starting ", "Connecting "))]
+    assert announced[:2] == ["Starting vendas-app-vendas-caras", f"Connecting to Spark at {address}"], lines
+    assert {f"Starting vendas-app-{each}" for each in ("vendas-por-minuto", "vendas-com-cidade")} <= {*announced}, lines
     assert "vendas-app-vendas-caras → vendas-caras: real-time" in lines, lines
     # A line that tells how long something takes is overwritten by the next.
     assert not any(line.endswith("so far") for line in lines), lines
+
+
+def wait_for_words(pattern: str, program: subprocess.Popen[bytes], said: list[bytes]) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not re.search(pattern.encode(), b"".join(said)):
+        assert program.poll() is None, said
+        assert time.monotonic() < deadline_s, said
+        time.sleep(0.05)
 
 
 def read_all(screen: int, said: list[bytes]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Self, TextIO
 
 # Behind that of `slow_steps`, so that nothing is said twice, and two seconds with the time between two looks.
@@ -23,8 +24,9 @@ STARTING_SPARK, SPARK_IS_READY = "Starting Spark", "Spark is ready"
 
 
 class ProgressReport:
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._out = out or sys.stdout
+        self._clock = clock
         self._is_terminal = self._out.isatty()
         self._mutex = threading.Lock()
         self._step = ""
@@ -65,7 +67,7 @@ class ProgressReport:
         if sentence.startswith(STARTING_SPARK):
             self._outer = (self._step, self._began_s)
         is_step = not self._runs or sentence.startswith("Starting ")
-        self._step, self._began_s = sentence if is_step else "", time.monotonic()
+        self._step, self._began_s = sentence if is_step else "", self._clock()
 
     def rest(self) -> None:
         """Everything runs, and nothing is under way any more."""
@@ -74,14 +76,18 @@ class ProgressReport:
 
     def _repeat(self) -> None:
         while not self._ended.wait(min(LOOK_S, INTERVAL_S / 4)):
-            with self._mutex:
-                now_s = time.monotonic()
-                if self._step and now_s >= self._said_s + INTERVAL_S:
-                    step = self._step.splitlines()[-1]
-                    self._write(f"… {step}: {now_s - self._began_s:.0f} s so far", passes=True)
+            self.repeat_if_silent()
+
+    def repeat_if_silent(self) -> None:
+        """Say again what is under way if nothing was said for INTERVAL_S."""
+        with self._mutex:
+            now_s = self._clock()
+            if self._step and now_s >= self._said_s + INTERVAL_S:
+                step = self._step.splitlines()[-1]
+                self._write(f"… {step}: {now_s - self._began_s:.0f} s so far", passes=True)
 
     def _write(self, line: str, *, passes: bool = False) -> None:
-        self._said_s = time.monotonic()
+        self._said_s = self._clock()
         if self._is_terminal:
             self._out.write("\r" + " " * self._passing + "\r" + line + ("" if passes else "\n"))
             self._passing = len(line) if passes else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 import time
 
 import pytest
@@ -10,6 +11,27 @@ import pytest
 from pessoa.pipelines import slow_steps
 from pessoa.streams import App, progress_report, running
 from pessoa.streams.progress_report import ProgressReport
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class TimedOutput(io.StringIO):
+    """Keeps what is written together with the time of the clock."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.lines: list[tuple[float, str]] = []
+
+    def write(self, text: str) -> int:
+        self.lines.append((self._clock(), text.rstrip("\n")))
+        return len(text)
 
 
 class Terminal(io.StringIO):
@@ -41,6 +63,41 @@ def test_a_step_that_lasts_is_said_again_until_nothing_is_under_way(monkeypatch:
 def test_the_engine_speaks_first_and_no_step_is_silent_for_more_than_two_seconds() -> None:
     assert slow_steps.INTERVAL_S < progress_report.INTERVAL_S
     assert progress_report.INTERVAL_S + progress_report.LOOK_S <= 2.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_seconds_of_a_start_pass_in_silence_however_long_its_steps_take(seed: int) -> None:
+    chance, clock = random.Random(seed), FakeClock()
+    out = TimedOutput(clock)
+    progress = ProgressReport(out, clock)
+    began_s = clock.now_s
+
+    def last(what: str) -> None:
+        """The step takes up to half a minute; of every other one the engine speaks as well (`slow_steps`)."""
+        is_told_by_the_engine = chance.random() < 0.5
+        spoke_s = end_s = clock.now_s
+        end_s += chance.choice((0.0, 0.3, 1.95, 2.05, 7.0, 30.0)) * chance.random()
+        while clock.now_s < end_s:
+            clock.now_s += progress_report.LOOK_S * chance.random()
+            if is_told_by_the_engine and clock.now_s >= spoke_s + slow_steps.INTERVAL_S:
+                spoke_s = clock.now_s
+                progress.say(f"{what}: {spoke_s - began_s:.0f} s so far")
+            progress.repeat_if_silent()
+
+    for step in (
+        "vendas-app: looking at localhost:9092",
+        "Starting vendas-caras",
+        "Starting Spark (local[256]); this takes some seconds",
+        "Fetching Spark's jars for Kafka: 1 of 12 (3.0 MB)",
+        "Spark is ready after 6.2 s (local[256])",
+        "Starting vendas-por-minuto",
+        "vendas-caras → vendas-caras: real-time\nvendas-por-minuto → vendas-por-minuto: real-time",
+    ):
+        progress.say(step)
+        last(step)
+    times = [began_s, *(when for when, _ in out.lines)]
+    silences = [after - before for before, after in zip(times, [*times[1:], clock.now_s], strict=True)]
+    assert max(silences) <= 2.0, out.lines
 
 
 def test_the_query_that_waited_for_spark_is_what_goes_on_when_spark_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
