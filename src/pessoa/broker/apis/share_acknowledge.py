@@ -68,7 +68,7 @@ async def _acknowledge(
 def _response(
     broker: BrokerServices, context: RequestContext, group_id: str, outcomes: Mapping[SharedPartition, Outcome]
 ) -> ShareAcknowledgeResponse:
-    from pessoa.broker.share.share_requests import endpoints
+    from pessoa.broker.share.share_requests import ERRORS_WITH_LEADER, endpoints
     from pessoa.broker.share.share_settings import share_settings
     from pessoa.wire.api.share_acknowledge import (
         NodeEndpoint,
@@ -83,7 +83,7 @@ def _response(
         if topic is None:
             topic = topics[shared[0]] = ShareAcknowledgeTopicResponse(topic_id=shared[0], partitions=[])
         data = _partition_data(broker, shared, outcome)
-        if outcome.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        if outcome.code in ERRORS_WITH_LEADER:
             leaders.add(data.current_leader.leader_id)
         topic.partitions.append(data)
     return ShareAcknowledgeResponse(
@@ -99,18 +99,15 @@ def _response(
 
 
 def _partition_data(broker: BrokerServices, shared: SharedPartition, outcome: Outcome) -> PartitionData:
+    from pessoa.broker.share.share_requests import ERRORS_WITH_LEADER, current_leader
     from pessoa.wire.api.share_acknowledge import LeaderIdAndEpoch, PartitionData
 
-    leader = LeaderIdAndEpoch(leader_id=0, leader_epoch=0)
-    if outcome.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-        partition = broker.replicas.get_by_id(*shared)
-        if partition is not None:
-            leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+    leader_id, leader_epoch = current_leader(broker, shared) if outcome.code in ERRORS_WITH_LEADER else (0, 0)
     return PartitionData(
         partition_index=shared[1],
         error_code=outcome.code,
         error_message=outcome.message,
-        current_leader=leader,
+        current_leader=LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
     )
 
 

@@ -272,9 +272,14 @@ async def _response(
     outcomes: Mapping[SharedPartition, Outcome],
 ) -> ShareFetchResponse:
     from pessoa.broker.share.share_reads import Target, failed
-    from pessoa.broker.share.share_requests import endpoints
+    from pessoa.broker.share.share_requests import ERRORS_WITH_LEADER, current_leader, endpoints
     from pessoa.broker.share.share_settings import share_settings
-    from pessoa.wire.api.share_fetch import NodeEndpoint, ShareFetchableTopicResponse, ShareFetchResponse
+    from pessoa.wire.api.share_fetch import (
+        LeaderIdAndEpoch,
+        NodeEndpoint,
+        ShareFetchableTopicResponse,
+        ShareFetchResponse,
+    )
 
     topics: dict[Uuid, ShareFetchableTopicResponse] = {}
     leaders: set[int] = set()
@@ -287,8 +292,10 @@ async def _response(
             data.acknowledge_error_code, data.acknowledge_error_message = outcome
         elif not data.error_code and not data.acquired_records and shared not in plan.added:
             continue
-        if data.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            leaders.add(data.current_leader.leader_id)
+        if data.error_code in ERRORS_WITH_LEADER:
+            leader_id, leader_epoch = current_leader(broker, shared)
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            leaders.add(leader_id)
         topic = topics.get(shared[0])
         if topic is None:
             topic = topics[shared[0]] = ShareFetchableTopicResponse(topic_id=shared[0], partitions=[])

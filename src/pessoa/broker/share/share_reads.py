@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pessoa.share.share_sessions import SharedPartition
 
 _HEADERS_CHUNK = 16 * 1024
-_NO_LEADER = -1
 _EMPTY = memoryview(b"")
 _NO_TRANSACTIONS: tuple[list[int], list[int]] = ([], [])
 # Codes that Java's share consumer knows in an answer to a fetch; for others it fails.
@@ -59,7 +58,6 @@ class Target(NamedTuple):
     shared: SharedPartition
     led: LedSharePartition | None
     error: ErrorCode = ErrorCode.NONE
-    partition: Partition | None = None
 
 
 class _Read(NamedTuple):
@@ -82,11 +80,11 @@ def target_of(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], sh
     if partition.is_offline:
         return Target(shared, None, ErrorCode.KAFKA_STORAGE_ERROR)
     if not partition.is_leader:
-        return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
+        return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     led = broker.coordinators.share_partitions.get_or_make(ShareKey(group_id, topic_id, index), partition)
     if led is None:
-        return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
-    return Target(shared, led, partition=partition)
+        return Target(shared, None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return Target(shared, led)
 
 
 def renewed(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], target: Target) -> Target:
@@ -181,8 +179,8 @@ def acquire(
 
 
 def failed(target: Target, error: ErrorCode) -> PartitionData:
-    """The answer for a partition without records."""
-    data = PartitionData(
+    """The answer for a partition without records. Who leads it is said when the response is put together."""
+    return PartitionData(
         partition_index=target.shared[1],
         error_code=error,
         error_message=error.text if error.is_error else None,
@@ -191,13 +189,6 @@ def failed(target: Target, error: ErrorCode) -> PartitionData:
         records=_EMPTY,
         acquired_records=[],
     )
-    partition = target.partition
-    if partition is not None and error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-        data.current_leader = LeaderIdAndEpoch(
-            leader_id=partition.leader_id if partition.leader_id >= 0 else _NO_LEADER,
-            leader_epoch=partition.leader_epoch,
-        )
-    return data
 
 
 def _read(led: LedSharePartition, max_records: int, max_bytes: int, *, at_least_one_batch: bool) -> _Read | None:

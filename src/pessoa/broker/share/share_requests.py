@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 
     from pessoa.base.ids import Uuid
     from pessoa.broker.services import BrokerServices, Node
+    from pessoa.share.share_sessions import SharedPartition
     from pessoa.wire.request_context import RequestContext
 
+# The errors of a partition whose answer names the leader.
+ERRORS_WITH_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 # The text of a UUID is 36 characters long.
 _LONGEST_MEMBER_ID = 36
 
@@ -40,6 +43,18 @@ def denied_topics(broker: BrokerServices, context: RequestContext, topic_ids: It
     names = {topic_id: name for topic_id in topic_ids if (name := name_of(topic_id)) is not None}
     denied = denied_names(broker, context, READ, TOPIC, names.values())
     return frozenset(topic_id for topic_id, name in names.items() if name in denied)
+
+
+def current_leader(broker: BrokerServices, shared: SharedPartition) -> tuple[int, int]:
+    """The leader of a partition and its epoch, as the replica here knows them; without one, as the metadata says. Both
+    are -1 if the partition is gone."""
+    topic_id, index = shared
+    replica = broker.replicas.get_by_id(topic_id, index)
+    if replica is not None:
+        return replica.leader_id, replica.leader_epoch
+    topic = broker.image.topics.by_id.get(topic_id)
+    known = None if topic is None else topic.partitions.get(index)
+    return (-1, -1) if known is None else (known.leader, known.leader_epoch)
 
 
 def endpoints(broker: BrokerServices, context: RequestContext, leaders: Collection[int]) -> list[Node]:
