@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from pessoa.base.clock import ManualClock
 from pessoa.broker.lifecycle import Broker as Node
 from pessoa.broker.share import share_reads
 from pessoa.broker.share.share_reads import AbortedOffsets
@@ -17,7 +18,7 @@ from pessoa.coordinator.share.share_state import ShareKey
 from pessoa.log.aborted_transactions import AbortedTransaction
 from pessoa.testing import Broker
 from pessoa.wire.errors import ErrorCode
-from tests.cluster.test_share_partitions import LONG_MS, SETTINGS, acquired, begin, playing, take
+from tests.cluster.test_share_partitions import LONG_MS, SETTINGS, acquired, begin, playing, say, take
 from tests.differential.session_data import produce
 from tests.differential.session_stage import Player
 from tests.differential.share_script import ACCEPT, acknowledge, fetch
@@ -71,6 +72,41 @@ def test_a_fetch_that_waits_ends_with_its_session() -> None:
         assert share_partition_count(broker) == 0, "no session would ever end it"
         player.look(produce("t", plain(3)), 12)
         assert take(player, t, "mine-b") == [(0, 2, 1)]
+
+
+class NotedClock(ManualClock):
+    """Remembers how long it was asked to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits_ms: list[int] = []
+
+    async def wait_ms(self, duration_ms: int) -> None:
+        self.waits_ms.append(duration_ms)
+        await super().wait_ms(duration_ms)
+
+
+def test_a_member_without_room_for_its_session_is_refused_when_its_time_is_up_and_finds_room_later() -> None:
+    with Broker({**SETTINGS, "group.share.max.share.sessions": "1"}) as broker, playing(broker) as player:
+        t = begin(player, 3)
+        assert take(player, t) == [(0, 2, 1)]
+        clock = NotedClock()
+        # From now on no time passes for requests but what is said here.
+        broker.inspect(lambda node: setattr(node.services, "clock", clock))
+        waiting = player.begin("no room", fetch("g", "mine-b", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-b")
+        until(lambda: broker.inspect(lambda _: clock.waits_ms), bool, "the request that has no room")
+        assert clock.waits_ms == [LONG_MS]
+        broker.inspect(lambda _: clock.advance_ms(LONG_MS - 1))
+        # Other members go on meanwhile, and their answers come first.
+        assert say(player, t, 1, (0, 0, [ACCEPT])) == ErrorCode.NONE
+        assert not player.has_answer(waiting)
+        broker.inspect(lambda _: clock.advance_ms(1))
+        refused = player.finish(waiting)
+        assert (refused.error_code, refused.responses) == (ErrorCode.SHARE_SESSION_LIMIT_REACHED, [])
+        # A member that has a session may begin it anew, and one that closes its session makes room.
+        assert player.look(fetch("g", "mine-a", 0, [(t, 0)], max_wait_ms=0), actor="mine-a").error_code == 0
+        assert player.look(fetch("g", "mine-a", -1), actor="mine-a").error_code == ErrorCode.NONE
+        assert take(player, t, "mine-b") == [(1, 2, 2)]
 
 
 def test_a_fetch_that_waits_makes_nothing_after_share_groups_were_switched_off() -> None:

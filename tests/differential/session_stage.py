@@ -15,6 +15,7 @@ all, twice, since the second can only be seen when all work for the first is don
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -98,6 +99,10 @@ class Connection:
         assert end == len(frame)
         return response
 
+    def has_received(self) -> bool:
+        """Whether there is something to receive, without waiting for it."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
     def close(self) -> None:
         self._socket.close()
 
@@ -145,6 +150,10 @@ class Player:
             return None
         self.transcript[title] = self._words.lines(response)
         return response
+
+    def has_answer(self, pending: Pending) -> bool:
+        """Whether the answer has come; also if it is that the connection was closed."""
+        return pending.connection.has_received()
 
     def until(
         self,
