@@ -74,6 +74,27 @@ def test_configs_of_a_group_hold_from_its_next_heartbeat_on(player: Player) -> N
     assert (member.heartbeat_interval_ms, sharer.heartbeat_interval_ms) == (7_000, 7_000)
 
 
+def test_a_streams_group_that_is_full_refuses_new_members_until_one_leaves() -> None:
+    with Broker({**SETTINGS, "group.streams.max.size": "2"}) as broker, playing(broker) as player:
+        player.look(create(topic("t", 2, 1)))
+        player.wait_until_applied()
+        streams_script.wait_for_coordinator(player, "full")
+
+        def join(member: str, group: str = "full") -> int:
+            return int(player.look(streams_script.heartbeat(group, member, 0, TOPOLOGY)).error_code)
+
+        assert [join("a"), join("b"), join("c")] == [0, 0, ErrorCode.GROUP_MAX_SIZE_REACHED]
+        # A member that comes again is none more, though Apache Kafka refuses it as well.
+        assert join("b") == ErrorCode.NONE
+        members = player.look(streams_script.described("full")).groups[0].members
+        assert {one.member_id for one in members} == {"a", "b"}
+        # Other groups have room of their own.
+        streams_script.wait_for_coordinator(player, "other")
+        assert join("c", "other") == ErrorCode.NONE
+        assert player.look(streams_script.heartbeat("full", "a", -1)).error_code == ErrorCode.NONE
+        assert join("c") == ErrorCode.NONE
+
+
 def test_share_and_streams_groups_are_the_same_when_their_coordinator_was_killed() -> None:
     with Cluster(3, SETTINGS) as cluster:
         create_topic(cluster, "t", partitions=2)
