@@ -27,6 +27,7 @@ from pessoa.control_center.limits import BadLimit, parse_limits
 from pessoa.control_center.masking import BadMask, parse_masks
 from pessoa.control_center.message_decoding import FORMATS
 from pessoa.control_center.own_serdes import OwnSerdes, load_serdes
+from pessoa.control_center.schema_files import schema_file_serdes
 from pessoa.web.http_settings import HttpSettings, Listener, read_http_settings
 from pessoa.web.settings import read_settings, setting
 
@@ -97,6 +98,9 @@ class Config:
     masks: str = setting("pessoa.control.center.masks", "", "What readers do not see: topics: value.field, …; …")
     serdes: tuple[str, ...] = setting(
         "pessoa.control.center.serdes", (), "Python files (….py) and modules whose SERDES decode messages."
+    )
+    schema_files: str = setting(
+        "pessoa.control.center.schema.files", "", "Schemas of records without a frame: topics: file.avsc; …"
     )
     glue_region: str = setting(
         "pessoa.control.center.glue.region", "", "The AWS region whose Glue has schemas of records; empty: none."
@@ -179,7 +183,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
             "pessoa.control.center.oidc.authorization.url", config.oidc_authorization_url,
             "it needs …oidc.token.url, …oidc.client.id and oauthbearer.jwks.endpoint.url as well",
         )  # fmt: skip
-    serdes = load_serdes(config.serdes, FORMATS)
+    serdes = load_serdes(config.serdes, FORMATS, schema_file_serdes(config.schema_files))
     whole = replace(config, http=http, client=_client(given), registry_settings=_registry(given), own_serdes=serdes)
     ldap_settings(whole)
     glue_schemas(whole, os.environ)

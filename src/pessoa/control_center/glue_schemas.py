@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -143,7 +143,7 @@ def reader_of(kind: str, text: str) -> Callable[[bytes], JsonValue]:
     codec = codec_for(kind, text)
     if kind != PROTOBUF:
         return codec.to_json
-    paths = message_paths(text)
+    paths = list(message_paths(text).values())
 
     def read(payload: bytes) -> JsonValue:
         place, begins = _varint(payload)
@@ -154,19 +154,20 @@ def reader_of(kind: str, text: str) -> Callable[[bytes], JsonValue]:
     return read
 
 
-def message_paths(text: str) -> list[tuple[int, ...]]:
+def message_paths(text: str, imports: Mapping[str, str] | None = None) -> dict[str, tuple[int, ...]]:
     """The indexes that lead to each message of a Protobuf file, in the order of the messages' full names."""
     from pessoa.serde.protobuf.linking import link, read_proto
 
-    found: list[tuple[str, tuple[int, ...]]] = []
+    found: dict[str, tuple[int, ...]] = {}
 
     def add(messages: list[Descriptor], above: tuple[int, ...]) -> None:
         for at, one in enumerate(messages):
-            found.append((one.full_name, (*above, at)))
+            found[one.full_name] = (*above, at)
             add(list(one.nested_types), (*above, at))
 
-    add(list(link(read_proto(text)).descriptor.message_types_by_name.values()), ())
-    return [path for _, path in sorted(found)]
+    known = {name: read_proto(each, name) for name, each in (imports or {}).items()}
+    add(list(link(read_proto(text), known).descriptor.message_types_by_name.values()), ())
+    return dict(sorted(found.items()))
 
 
 def _varint(data: bytes) -> tuple[int, int]:

@@ -119,9 +119,9 @@ class OwnSerdes:
             raise SerdeFailed(_sentence(name, failure)) from failure
 
 
-def load_serdes(places: Iterable[str], taken: Collection[str]) -> OwnSerdes:
-    """Run the files (`…/name.py`) and modules, and collect their `SERDES`; `taken` are the names of built-in formats.
-    Raises a `ConfigProblem`."""
+def load_serdes(places: Iterable[str], taken: Collection[str], further: Iterable[Serde] = ()) -> OwnSerdes:
+    """Run the files (`…/name.py`) and modules, and collect their `SERDES`, then `further` ones; `taken` are the names
+    of built-in formats. Raises a `ConfigProblem`."""
     found: dict[str, Serde] = {}
     for place in places:
         for one in _serdes_of(place):
@@ -132,6 +132,10 @@ def load_serdes(places: Iterable[str], taken: Collection[str]) -> OwnSerdes:
             if one.name in found or one.name in taken:
                 raise ConfigProblem(KEY, place, f"another format is called {one.name} as well")
             found[one.name] = one
+    for each in further:
+        if each.name in found or each.name in taken:
+            raise ConfigProblem(KEY, each.name, "a schema file or its message has this name as well")
+        found[each.name] = each
     return OwnSerdes(found.values())
 
 

@@ -114,7 +114,7 @@ def test_avro_json_and_protobuf_are_decoded_with_one_question_for_each_schema(gl
 
 
 def test_messages_of_a_protobuf_file_are_numbered_by_their_full_names() -> None:
-    assert message_paths(PROTO) == [(0,), (0, 1), (0, 1, 0), (0, 0)]
+    assert list(message_paths(PROTO).items()) == [("B", (0,)), ("B.A", (0, 1)), ("B.A.D", (0, 1, 0)), ("B.C", (0, 0))]
 
 
 def test_what_glue_refuses_stands_beside_the_bytes_and_is_not_asked_for_again(glue: ThreadingHTTPServer) -> None:
