@@ -178,8 +178,9 @@ def run_the_example(broker: Broker, cluster: LateServer, spark: LateServer, spar
     assert lines[0] == f"vendas-app: looking at {servers}"
     address = spark_address.partition("/;")[0]
     # Every step that may be slow is announced, in its place.
-    announced = [line for line in lines if line.startswith(("Starting ", "Connecting "))]
+    announced = [line for line in lines if line.startswith(("Starting ", "Connecting ", "Spark "))]
     assert announced[:2] == ["Starting vendas-app-vendas-caras", f"Connecting to Spark at {address}"], lines
+    assert re.fullmatch(rf"Spark is ready after [\d.]+ s \({address}\)", announced[2]), lines
     assert {f"Starting vendas-app-{each}" for each in ("vendas-por-minuto", "vendas-com-cidade")} <= {*announced}, lines
     assert "vendas-app-vendas-caras → vendas-caras: real-time" in lines, lines
     # A line that tells how long something takes is overwritten by the next.

@@ -67,10 +67,12 @@ class SparkLink:
         if self._remote is not None:
             from pessoa.pipelines.remote_sessions import connect_remote
 
-            self._say(f"Connecting to Spark at {self._remote.partition('/;')[0]}")
+            address, began_s = self._remote.partition("/;")[0], time.monotonic()
+            self._say(f"Connecting to Spark at {address}")
             with saying(self._say, "Waiting for Spark to answer"):
                 session = connect_remote(self._remote, self._home)
                 self.task_slots = slots_of_session(session)
+            self._say(f"Spark is ready after {time.monotonic() - began_s:.1f} s ({address})")
             return session
         if self.server is None or not self.server.is_running:
             master = with_room(self._options.master)

@@ -20,7 +20,7 @@ from typing import Self, TextIO
 INTERVAL_S = 1.9
 LOOK_S = 0.1
 # What the engine says when a query needs Spark, and when that goes on with it (`pipelines.spark_link`).
-STARTING_SPARK, SPARK_IS_READY = "Starting Spark", "Spark is ready"
+STARTING_SPARK, SPARK_IS_READY = ("Starting Spark", "Connecting to Spark"), "Spark is ready"
 
 
 class ProgressReport:

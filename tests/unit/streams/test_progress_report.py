@@ -100,12 +100,17 @@ def test_no_two_seconds_of_a_start_pass_in_silence_however_long_its_steps_take(s
     assert max(silences) <= 2.0, out.lines
 
 
-def test_the_query_that_waited_for_spark_is_what_goes_on_when_spark_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "start", ["Starting Spark (local[256]); this takes some seconds", "Connecting to Spark at sc://localhost:15002"]
+)
+def test_the_query_that_waited_for_spark_is_what_goes_on_when_spark_is_ready(
+    start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
     out = io.StringIO()
     with ProgressReport(out) as progress:
         progress.say("Starting vendas-caras")
-        progress.say("Starting Spark (local[256]); this takes some seconds")
+        progress.say(start)
         progress.say("Spark is ready after 6.2 s (local[256])")
         wait_for(out, "… Starting vendas-caras: 0 s so far\n")
     assert "… Spark is ready" not in out.getvalue()
