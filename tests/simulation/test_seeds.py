@@ -1,7 +1,8 @@
 """Whole clusters from seeds: under all faults of a plan nothing acknowledged is lost, doubled, or out of order.
 
 What a seed stands for is in `plan`, what must hold in `history` and `watch`. A failure names its seed and the command
-that shows it again, event by event. `make test` runs the first 500, `make sim` 2,000, and `make sim SEEDS=1-100000` more.
+that shows it again, event by event.
+`make test` runs the first 500, `make sim` 2,000, and `make sim SEEDS=1-100000` more.
 """
 
 from __future__ import annotations
