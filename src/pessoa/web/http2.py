@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING
@@ -58,6 +59,7 @@ WINDOW_BYTES = 64 * 1024 - 1
 CONNECTION_WINDOW_BYTES = 1024 * 1024
 MAX_RESETS = 100
 LINGER_S = 2.0
+_METHOD = re.compile(rb"[A-Za-z-]{1,20}")
 # Of HTTP/1.1 only: in HTTP/2 they would be an error.
 _OF_THE_CONNECTION = (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade")
 
@@ -166,8 +168,11 @@ class Http2Connection(asyncio.Protocol):
         if self._is_ending:
             self._h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        exchange = Http2Exchange(self, stream_id)
         pseudo = {name: value for name, value in headers if name.startswith(b":")}
+        if not _METHOD.fullmatch(pseudo.get(b":method", b"")):
+            self._h2.reset_stream(stream_id, ErrorCodes.PROTOCOL_ERROR)
+            return
+        exchange = Http2Exchange(self, stream_id)
         raw_path, _, query = pseudo.get(b":path", b"/").partition(b"?")
         path = raw_path.decode("latin-1")
         host = [(b"host", pseudo[b":authority"])] if b":authority" in pseudo else []
