@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def judge(lines: str) -> str:
 
 
 @contextmanager
-def apache_worker(bootstrap_servers: str, folder: Path) -> Iterator[str]:
+def apache_worker(bootstrap_servers: str, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
     """A distributed worker of Apache's; its URL."""
     port = reserve_port()
     properties = folder / "worker.properties"
@@ -51,6 +51,7 @@ def apache_worker(bootstrap_servers: str, folder: Path) -> Iterator[str]:
         "scheduled.rebalance.max.delay.ms": "0",
         "plugin.discovery": "service_load",
         "listeners": f"http://127.0.0.1:{port}",
+        **(more or {}),
     }
     for kind in ("offset", "config", "status"):
         settings[f"{kind}.storage.topic"] = f"apache-connect-{kind}"

@@ -21,6 +21,13 @@ from tests.connect.serving import PretendingRunner, connect_worker, wait_for_sta
 SOURCE = {"connector.class": "FileStreamSource", "file": "/nowhere/in.txt", "topic": "lines"}
 SINK = {"connector.class": "FileStreamSink", "file": "/nowhere/out.txt", "topics": "lines"}
 PLACE = {"filename": "/nowhere/in.txt"}
+# What the configuration refers to: how many tasks there may be, and where the lines go.
+PROVIDER = {
+    "config.providers": "env",
+    "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
+}
+VARIABLES = {"CONNECT_TASKS": "2", "CONNECT_TOPIC": "hidden-lines"}
+REFERRING = {**SOURCE, "tasks.max": "${env:CONNECT_TASKS}", "topic": "${env:CONNECT_TOPIC}"}
 
 # What is asked, in order: a method, a path, a body; or a state to wait for.
 SCRIPT: list[tuple[str, str, Any]] = [
@@ -70,6 +77,11 @@ SCRIPT: list[tuple[str, str, Any]] = [
     ("POST", "/connectors", {"name": "r", "config": SOURCE, "initial_state": "STOPPED"}),
     ("WAIT", "r", ("STOPPED",)),
     ("DELETE", "/connectors/r", None),
+    ("POST", "/connectors", {"name": "e", "config": REFERRING}),
+    ("WAIT", "e", ("RUNNING", "RUNNING")),
+    ("GET", "/connectors/e", None),
+    ("GET", "/connectors/e/config", None),
+    ("DELETE", "/connectors/e", None),
     ("GET", "/connector-plugins/Nope/config", None),
     ("PUT", "/connector-plugins/FileStreamSink/config/validate", {"connector.class": "FileStreamSource"}),
     ("PUT", "/connector-plugins/FileStreamSource/config/validate", {**SOURCE, "name": "v"}),
@@ -135,6 +147,14 @@ def normal(value: Any) -> Any:
     return value
 
 
+def shown(client: httpx.Client) -> dict[str, str]:
+    """The values that a validation answers for keys that have a reference."""
+    answer = client.put("/connector-plugins/FileStreamSource/config/validate", json={**REFERRING, "name": "v"})
+    found = [each["value"] for each in answer.json()["configs"]]
+    assert not any(each["errors"] for each in found), found
+    return {each["name"]: each["value"] for each in found if each["name"] in ("tasks.max", "topic")}
+
+
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[ApacheKafka]:
     with ApacheKafka() as running:
@@ -143,15 +163,23 @@ def kafka() -> Iterator[ApacheKafka]:
 
 @pytest.mark.apache
 def test_apaches_worker_and_ours_answer_alike(
-    kafka: ApacheKafka, tmp_path: Path, record_property: Callable[[str, object], None]
+    kafka: ApacheKafka,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    for name, text in VARIABLES.items():
+        monkeypatch.setenv(name, text)
     with (
-        apache_worker(kafka.bootstrap_servers, tmp_path) as url,
+        apache_worker(kafka.bootstrap_servers, tmp_path, PROVIDER) as url,
         httpx.Client(base_url=url, timeout=120) as client,
     ):
         theirs = play(client)
-    with connect_worker(kafka.bootstrap_servers, tmp_path / "home", runner=PretendingRunner()) as client:
+        # Apache's worker shows the values to everyone who may ask for a validation: docs/DEVIATIONS.md.
+        assert shown(client) == {"tasks.max": "2", "topic": "hidden-lines"}
+    with connect_worker(kafka.bootstrap_servers, tmp_path / "home", PROVIDER, PretendingRunner()) as client:
         ours = play(client)
+        assert shown(client) == {"tasks.max": "${env:CONNECT_TASKS}", "topic": "${env:CONNECT_TOPIC}"}
     different = [f"theirs {a}\nours   {b}" for a, b in zip(theirs, ours, strict=True) if a != b]
     record_property("compared", f"{len(ours)} answers of Connect's interface with Apache's")
     assert not different, "\n".join(different)

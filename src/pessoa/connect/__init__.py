@@ -1,7 +1,8 @@
 """Kafka Connect: connectors described by a flat configuration, run as streaming queries, controlled over HTTP.
 
     data.py          Connect's values: schemas, logical types, records;  values.py: values as text
-    definition.py    tables of configuration keys;  config_validation.py: what `validate` says about a configuration
+    definition.py    tables of configuration keys;  config_validation.py: what `validate` says about a configuration;
+                     config_providers.py: values that it refers to;  config_references.py: those in a validation
     converters/      bytes ⇄ values;  transforms/ and predicates.py: what may happen to a record on its way
     connector.py     what a connector is: a table of keys and a few methods
     connectors/      those that come with the platform;  plugins.py finds these and the user's own

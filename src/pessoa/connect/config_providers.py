@@ -6,6 +6,9 @@
 
 The worker names them: `config.providers=file,env`, `config.providers.file.class=…FileConfigProvider`,
 `config.providers.file.param.allowed.paths=/run/secrets`. A reference to another provider stays as it is.
+
+Three places look values up: the task, where they are used; the herder, for the tasks that a connector has; and
+validation (`config_validation.py`), whose answer must not show them.
 """
 
 from __future__ import annotations
@@ -39,6 +42,18 @@ class Providers:
 
     def resolve(self, settings: Mapping[str, str]) -> dict[str, str]:
         return {key: self._resolve_references(text) for key, text in settings.items()}
+
+    def known_values(self, text: str) -> dict[str, str]:
+        """Return the value of each reference in a text; a reference that leads nowhere is left out."""
+        found = {}
+        for match in REFERENCE.finditer(text):
+            try:
+                value = self._value(match)
+            except (ProviderFailed, OSError, UnicodeDecodeError):
+                continue
+            if value != match[0]:
+                found[match[0]] = value
+        return found
 
     def _resolve_references(self, text: str) -> str:
         return REFERENCE.sub(self._value, text) if "${" in text else text

@@ -2,6 +2,9 @@
 
 The keys come from four places: those of every connector, those that its transforms and predicates bring, those of the
 converters that it names, and its own. Each key is checked alone; then come the checks between keys.
+
+Checked are the values that references to config providers lead to; shown are the references (config_references.py).
+Names are taken as they stand: connector.class, and the aliases in transforms and predicates, which become keys.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from pessoa import __version__
 from pessoa.base.config_values import ConfigProblem, split_list
 from pessoa.client.registry_client import URL
 from pessoa.connect.common_keys import COMMON, connector_keys
+from pessoa.connect.config_references import resolve_references
 from pessoa.connect.connector import Connector
 from pessoa.connect.data import DataFailure
 from pessoa.connect.definition import (
@@ -86,7 +90,9 @@ def connector_class(plugins: Plugins, settings: Mapping[str, str | None]) -> typ
 
 def validate(plugins: Plugins, worker: Mapping[str, str], settings: Mapping[str, str | None]) -> Verdict:
     kind = connector_class(plugins, settings)
-    texts = {name: text for name, text in settings.items() if text is not None}
+    given = {name: text for name, text in settings.items() if text is not None}
+    references = resolve_references(worker, given)
+    texts = references.texts
     common = connector_keys(plugins, worker, kind.TYPE, kind.VERSION)
     reports = {report.key.name: report for report in common.validate(texts)}
     groups = list(common.groups)
@@ -108,7 +114,8 @@ def validate(plugins: Plugins, worker: Mapping[str, str], settings: Mapping[str,
         for name, complaint in kind.check({name: text.strip() for name, text in adapted.items()}).items():
             reports[name].errors.append(complaint)
     _check_overrides(texts, reports)
-    return Verdict(str(texts["connector.class"]), groups, list(reports.values()))
+    references.hide_values(reports, kind.adapted(given))
+    return Verdict(given["connector.class"], groups, list(reports.values()))
 
 
 # Transforms and predicates.

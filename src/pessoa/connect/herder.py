@@ -222,7 +222,7 @@ class Herder:
             tasks: list[Mapping[str, str]] = [settings]
             if issubclass(kind, SourceConnector):
                 resolved = Providers(self.config.settings).resolve(settings)
-                count = int(settings.get("tasks.max", "1"))
+                count = int(resolved.get("tasks.max", "1"))
                 # Secrets are resolved where the task runs: the tasks' settings keep the references to them.
                 tasks = [
                     {key: settings.get(key, text) if resolved.get(key) == text else text for key, text in task.items()}

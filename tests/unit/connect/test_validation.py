@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from pessoa.base.config_values import ConfigType
@@ -126,3 +130,84 @@ def test_keys_that_do_not_go_together_name_the_one_to_change(settings: dict[str,
     found = _errors({**RIGHT[settings["connector.class"]], **settings})
     assert key in found, found
     assert words in found[key][0]
+
+
+# References to config providers: values are checked, and never shown.
+
+SECRET = "hunter2-of-the-sea"
+PROVIDERS = "org.apache.kafka.common.config.provider"
+WITH_PROVIDERS = {
+    **WORKER, "config.providers": "env,file",
+    "config.providers.env.class": f"{PROVIDERS}.EnvVarConfigProvider",
+    "config.providers.file.class": f"{PROVIDERS}.FileConfigProvider",
+}  # fmt: skip
+
+
+def _answer(settings: dict[str, str]) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads(
+        json.dumps(validate(PLUGINS, WITH_PROVIDERS, {"name": "c", **settings}).answer())
+    )
+    return {each["value"]["name"]: each["value"] for each in answer["configs"]}
+
+
+def test_the_value_behind_a_reference_is_checked_and_the_reference_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKS", "2")
+    monkeypatch.setenv("FILE", SECRET)
+    sink = {
+        "connector.class": "FileStreamSink",
+        "topics": "t",
+        "file": "/data/${env:FILE}",
+        "tasks.max": "${env:TASKS}",
+    }
+    found = _answer({**sink, "consumer.override.client.id": "${env:FILE}"})
+    assert all(not each["errors"] for each in found.values())
+    assert found["tasks.max"]["value"] == "${env:TASKS}"
+    assert found["file"]["value"] == "/data/${env:FILE}"
+    assert found["consumer.override.client.id"]["value"] == "${env:FILE}"
+    assert SECRET not in json.dumps(found)
+
+
+def test_a_wrong_value_behind_a_reference_is_an_error_of_its_key_that_does_not_say_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TASKS", SECRET)
+    secrets = tmp_path / "db.properties"
+    secrets.write_text(f"url=jdbc:postgresql://localhost:{SECRET}/d\nbatch={SECRET}\n")
+    url, batch = f"${{file:{secrets}:url}}", f"${{file:{secrets}:batch}}"
+    settings = {
+        "connector.class": "JdbcSource", **RIGHT["JdbcSource"],
+        "connection.url": url, "tasks.max": "${env:TASKS}", "batch.max.rows": batch, "mode": "${env:TASKS}",
+        "transforms": "a", "transforms.a.type": batch, "key.converter": batch,
+    }  # fmt: skip
+    found = _answer(settings)
+    assert found["tasks.max"]["errors"] == [
+        "Invalid value ${env:TASKS} for configuration tasks.max: Not a number of type INT"
+    ]
+    for key in ("batch.max.rows", "mode", "transforms.a.type", "key.converter"):
+        assert found[key]["errors"][0].startswith(f"Invalid value {settings[key]} for configuration {key}: "), key
+    assert "hunter2" not in json.dumps(found)
+    # A part of the value, in a check between keys.
+    found = _answer({"connector.class": "JdbcSource", **RIGHT["JdbcSource"], "connection.url": url})
+    assert found["connection.url"]["errors"] == [
+        f"Invalid value {url} for configuration connection.url: what it refers to is not valid"
+    ]
+
+
+@pytest.mark.parametrize("reference", ["${env:NOT_THERE}", "${file:/nowhere/x:key}", "${vault:path:key}"])
+def test_a_reference_that_leads_nowhere_is_checked_as_it_stands(
+    reference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NOT_THERE", raising=False)
+    found = _answer({"connector.class": "FileStreamSink", "topics": "t", "file": reference})
+    assert (found["file"]["value"], found["file"]["errors"]) == (reference, [])
+    found = _answer({"connector.class": "FileStreamSink", "topics": "t", "tasks.max": reference})
+    assert found["tasks.max"]["errors"] == [
+        f"Invalid value {reference} for configuration tasks.max: Not a number of type INT"
+    ]
+
+
+def test_a_value_behind_a_reference_becomes_no_name_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIAS", SECRET)
+    found = _answer({"connector.class": "FileStreamSink", "topics": "t", "transforms": "${env:ALIAS}"})
+    assert "transforms.${env:ALIAS}.type" in found
+    assert SECRET not in json.dumps(found)
