@@ -20,7 +20,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -92,51 +91,56 @@ class LateServer:
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
-        self._sockets: list[socket.socket] = [self._listener]
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone wakes no thread that waits in accept() or recv(), and new sockets come until the first is shut.
-        for one in self._sockets:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        shut(self._listener)
+        if self._accepting.is_alive():
+            self._accepting.join(DEADLINE_S)
+        # From here on no connection comes.
+        shut(*self._sockets)
         for thread in self._threads:
             thread.join(DEADLINE_S)
-        for one in self._sockets:
-            one.close()
+        for each in (self._listener, *self._sockets):
+            each.close()
 
     def open(self) -> None:
-        self._start(self._accept)
-
-    def _start(self, run: Callable[..., None], *arguments: socket.socket) -> None:
-        self._threads.append(threading.Thread(target=run, args=arguments, daemon=True))
-        self._threads[-1].start()
+        self._accepting.start()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                self._sockets.append(client)
                 server = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets += [client, server]
-                self._start(self._pass, client, server)
-                self._start(self._pass, server, client)
+                self._sockets.append(server)
+                for way in ((client, server), (server, client)):
+                    self._threads.append(threading.Thread(target=self._pass, args=way, daemon=True))
+                    self._threads[-1].start()
 
     def _pass(self, source: socket.socket, destination: socket.socket) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 destination.sendall(data)
-        for one in (source, destination):
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+        shut(source, destination)
+
+
+def shut(*sockets: socket.socket) -> None:
+    """Wake the threads that wait in accept() or recv(), which closing does not do."""
+    for each in sockets:
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)
 
 
 def test_the_example_runs_as_a_program_until_ctrl_c(broker: Broker, spark_address: str, tmp_path: Path) -> None:
-    spark_port = int(re.findall(r":(\d+)/", spark_address)[0])
-    with LateServer(broker.port) as cluster, LateServer(spark_port) as spark:
-        run_the_example(broker, cluster, spark, spark_address.replace(f":{spark_port}/", f":{spark.port}/"), tmp_path)
+    spark_port = re.findall(r":(\d+)", spark_address)[0]
+    with LateServer(broker.port) as cluster, LateServer(int(spark_port)) as spark:
+        run_the_example(broker, cluster, spark, spark_address.replace(f":{spark_port}", f":{spark.port}", 1), tmp_path)
 
 
 def run_the_example(broker: Broker, cluster: LateServer, spark: LateServer, spark_address: str, tmp_path: Path) -> None:
