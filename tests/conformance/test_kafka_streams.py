@@ -4,8 +4,10 @@ interactive queries, exactly-once, standby tasks, applications and brokers kille
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -20,6 +22,7 @@ from pessoa.testing import Broker
 from pessoa.wire.api.describe_groups import DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 from tests.kafka_streams import StreamsApp
 from tests.support.clients import TIMEOUT_S, Reachable, unique, until
+from tests.support.role_processes import Layout, RoleProcesses
 
 pytestmark = pytest.mark.apache
 
@@ -44,14 +47,32 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def create_topics(broker: Reachable, partitions: dict[str, int]) -> None:
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleProcesses]:
+    """Three processes, with three replicas of everything."""
+    settings = {
+        **SETTINGS,
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "3000",
+    }
+    layout = Layout(roles=dict.fromkeys((1, 2, 3), "broker,controller"), settings=settings)
+    with RoleProcesses(tmp_path_factory.mktemp("processes"), layout) as nodes:
+        yield nodes
+
+
+def create_topics(broker: Reachable, partitions: dict[str, int], replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in partitions.items()]).values():
+    wanted = [NewTopic(name, count, replicas) for name, count in partitions.items()]
+    for future in admin.create_topics(wanted).values():
         future.result(TIMEOUT_S)
 
 
 def produce(broker: Reachable, topic: str, *values: str, key: str | None = None) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5})
+    # Idempotent: no line may come twice because a broker was killed that had it already.
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
+    producer = Producer(settings)
     for value in values:
         producer.produce(topic, value, key=key)
     assert producer.flush(TIMEOUT_S) == 0
@@ -110,11 +131,82 @@ def test_word_count_survives_kill_minus_nine_and_answers_interactive_queries(
         output.wait_for({"ana": "2", "bia": "2", "rui": "1"})
         assert app.get("bia") == 2
         app.close()
-    # Exactly once: each change of a count was written once, in order.
-    for word in ("ana", "bia", "rui"):
+    check_exactly_once(output)
+    output.close()
+
+
+def check_exactly_once(output: Output) -> None:
+    """Each change of a count was written once, in order."""
+    for word in output.last:
         counts = [int(value) for key, value in output.all if key == word]
         assert counts == list(range(1, len(counts) + 1)), output.all
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_word_count_is_exact_while_the_brokers_that_coordinate_it_are_killed_and_restarted(
+    processes: RoleProcesses, tmp_path: Path, protocol: str
+) -> None:
+    """First the coordinator of its group, and then, when that is back, the leader of what it writes."""
+    prefix, name = unique("killed") + "-", unique("counting")
+    create_topics(processes, {f"{prefix}lines": 2, f"{prefix}counts-out": 1}, replicas=3)
+    output = Output(processes, f"{prefix}counts-out")
+    words = {"protocol": protocol, "prefix": prefix, "guarantee": "exactly_once_v2", **SESSION[protocol]}
+    lines = [f"ana bia{number % 3}" for number in range(30)]
+    with StreamsApp(processes.bootstrap_servers, name, tmp_path, **words) as app:
+        app.wait_until_running()
+        produce(processes, f"{prefix}lines", *lines)
+        output.wait_for(counted(lines))
+        times = 1
+        for victim, of in ((coordinator_of, name), (leader_of, f"{prefix}counts-out")):
+            killed = victim(processes, of)
+            # Right behind these lines: transactions are under way.
+            produce(processes, f"{prefix}lines", *lines)
+            processes.kill(killed)
+            produce(processes, f"{prefix}lines", *lines)
+            times += 2
+            output.wait_for(counted(lines, times))
+            processes.start(killed)
+            wait_until_in_sync(processes)
+        assert app.get("ana") == 150
+        app.close()
+    check_exactly_once(output)
     output.close()
+
+
+def counted(lines: list[str], times: int = 1) -> dict[str, str]:
+    words = Counter(word for line in lines for word in line.split())
+    return {word: str(times * count) for word, count in words.items()}
+
+
+def coordinator_of(processes: RoleProcesses, group: str) -> int:
+    with AskedCluster(processes.bootstrap_servers) as cluster:
+        return at_coordinator(cluster, group, lambda node: node)
+
+
+class Led(NamedTuple):
+    leader: int
+    in_sync_count: int
+
+
+def partitions_of(processes: RoleProcesses) -> dict[tuple[str, int], Led]:
+    admin = AdminClient({"bootstrap.servers": processes.bootstrap_servers, "log_level": 0})
+    return {
+        (name, one.id): Led(one.leader, len(one.isrs))
+        for name, topic in admin.list_topics(timeout=TIMEOUT_S).topics.items()
+        for one in topic.partitions.values()
+    }
+
+
+def leader_of(processes: RoleProcesses, topic: str) -> int:
+    return partitions_of(processes)[topic, 0].leader
+
+
+def wait_until_in_sync(processes: RoleProcesses) -> None:
+    until(
+        lambda: partitions_of(processes),
+        lambda partitions: all(one.in_sync_count == 3 for one in partitions.values()),
+        "three replicas of everything in sync",
+    )
 
 
 def wait_for_two_instances(broker: Reachable, group: str, protocol: str) -> None:
