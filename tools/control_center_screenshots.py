@@ -1,9 +1,9 @@
 """Make the pictures of docs/images again: every page of the control centre, light and dark, desktop and phone.
 
-    .venv/bin/python tools/control_center_screenshots.py [FOLDER]
+    .venv/bin/python tools/control_center_screenshots.py [FOLDER [PAGE …]]
 
 A cluster of three brokers with a small shop's data, a schema registry, Connect, ksql and pipelines on one Spark, and a
-control centre are started for it. Pictures are WebP, about 25 KB each.
+control centre are started for it. Pictures are WebP, about 25 KB each; without names of pages all are taken.
 """
 
 from __future__ import annotations
@@ -19,11 +19,17 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import httpx  # noqa: E402
 import msgspec  # noqa: E402
-from confluent_kafka import Producer  # noqa: E402
+from confluent_kafka import Consumer, Producer  # noqa: E402
+from confluent_kafka.admin import AdminClient  # noqa: E402
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType  # noqa: E402
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType  # noqa: E402
 
+from pessoa.broker.metrics.node_metrics import NodeMetrics  # noqa: E402
 from pessoa.pipelines.spark_server import SparkServer  # noqa: E402
 from pessoa.testing import Cluster  # noqa: E402
+from tests.browser.conftest import SETTINGS  # noqa: E402
 from tests.browser.live_services import LiveServices, live_services  # noqa: E402
 from tests.browser.sample_data import an_order, fill  # noqa: E402
 from tests.connect.serving import wait_for_states  # noqa: E402
@@ -46,7 +52,7 @@ PAGES = {
     "connector": "/connect/archive",
     "ksql": "/ksql",
     "lineage": "/lineage",
-    "access": "/access?tab=quotas",
+    "access": "/access",
     "alerts": "/alerts",
     "settings": "/settings",
     "audit": "/audit",
@@ -62,39 +68,109 @@ LOOKS = {
 }
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, names: list[str]) -> int:
+    if unknown := set(names) - set(PAGES):
+        print(f"There is no page {', '.join(sorted(unknown))}: there are {', '.join(PAGES)}")
+        return 1
     chromium = shutil.which("chromium")
     if chromium is None:
         print("Chromium is not on PATH")
         return 1
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, Cluster(brokers=3) as cluster:
+    settings = {**SETTINGS, "pessoa.metrics.port": "0"}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, Cluster(3, settings) as cluster:
+        metrics = ",".join(f"{one}=http://127.0.0.1:{_metrics_port(cluster, one)}" for one in cluster)
         spark = SparkServer.start(Path(home) / "spark", SMALL)
         try:
-            with live_services(Path(home), spark.address, cluster) as services:
+            with live_services(
+                Path(home), spark.address, cluster, f"pessoa.control.center.metrics.urls={metrics}"
+            ) as services:
                 fill(cluster.bootstrap_servers, services.registry)
                 _start_shop(services)
-                _take(services, folder, chromium)
+                _change_things(services)
+                _take(services, folder, chromium, names or list(PAGES))
         finally:
             spark.stop()
     return 0
 
 
-def _take(services: LiveServices, folder: Path, chromium: str) -> None:
+def _metrics_port(cluster: Cluster, broker: int) -> int:
+    return cluster[broker].inspect(lambda found: found.stage(NodeMetrics).endpoint.port)
+
+
+def _take(services: LiveServices, folder: Path, chromium: str, names: list[str]) -> None:
     from playwright.sync_api import sync_playwright
 
     ended = threading.Event()
-    clicks = threading.Thread(target=_click, args=(services.servers, ended), daemon=True)
-    clicks.start()
+    busy = [threading.Thread(target=_click, args=(services.servers, ended), daemon=True)]
+    busy += [threading.Thread(target=_bill, args=(services.servers, ended, at), daemon=True) for at in range(2)]
+    for one in busy:
+        one.start()
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            _set_up_pages(browser, services.url)
             for look in LOOKS:
-                _take_all(browser, services.url, folder, look)
+                _take_all(browser, services.url, folder, look, names)
             browser.close()
     finally:
         ended.set()
-        clicks.join()
+        for one in busy:
+            one.join()
+
+
+def _set_up_pages(browser: Browser, url: str) -> None:
+    """A rule that fires, and favourites."""
+    page = browser.new_page(locale="en-US")
+    page.goto(f"{url}/alerts")
+    page.wait_for_function("window.did_handshake")
+    page.get_by_role("button", name="Add a rule").click()
+    page.get_by_label("Name").fill("Reports fall behind")
+    page.get_by_label("Fires above").fill("300")
+    page.get_by_label("Group (* for any)").fill("reports")
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("cell", name="Reports fall behind").first.wait_for()
+    page.goto(f"{url}/topics")
+    page.wait_for_function("window.did_handshake")
+    for topic in ("orders", "payments"):
+        page.get_by_label(f"Favourite: {topic}", exact=True).click()
+    page.locator(".star.on").nth(1).wait_for()
+    page.close()
+
+
+def _change_things(services: LiveServices) -> None:
+    """ACLs of a few applications, and entries of the audit log."""
+    admin = AdminClient({"bootstrap.servers": services.servers})
+    wanted = [
+        AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        for kind, name, pattern, user, operation in (
+            (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "shop", AclOperation.WRITE),
+            (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "billing", AclOperation.READ),
+            (ResourceType.GROUP, "billing", ResourcePatternType.LITERAL, "billing", AclOperation.READ),
+            (ResourceType.TOPIC, "clicks", ResourcePatternType.PREFIXED, "analytics", AclOperation.READ),
+        )
+    ]
+    for future in admin.create_acls(wanted).values():
+        future.result(30)
+    with httpx.Client(base_url=f"{services.url}/api/v1", timeout=30) as http:
+        http.post("/topics", json={"name": "returns", "partitions": 3}).raise_for_status()
+        http.put("/topics/returns/configs/retention.ms", json={"value": "604800000"}).raise_for_status()
+        http.put("/topics/orders/configs/min.insync.replicas", json={"value": "2"}).raise_for_status()
+        body = {"topic": "orders", "way": "exact", "amount": 10, "dry_run": False}
+        http.post("/groups/reports/reset", json=body).raise_for_status()
+        http.delete("/topics/returns").raise_for_status()
+
+
+def _bill(servers: str, ended: threading.Event, number: int) -> None:
+    """A member of the group `billing`, a little slower than the orders come."""
+    consumer = Consumer({
+        "bootstrap.servers": servers, "group.id": "billing", "client.id": f"billing-{number}",
+        "auto.commit.interval.ms": 500, "auto.offset.reset": "earliest",
+    })  # fmt: skip
+    consumer.subscribe(["orders"])
+    while not ended.wait(0.3):
+        consumer.poll(0.1)
+    consumer.close()
 
 
 def _start_shop(services: LiveServices) -> None:
@@ -138,7 +214,7 @@ def _click(servers: str, ended: threading.Event) -> None:
     producer.flush(5)
 
 
-def _take_all(browser: Browser, url: str, folder: Path, look: str) -> None:
+def _take_all(browser: Browser, url: str, folder: Path, look: str, names: list[str]) -> None:
     theme, width, height = LOOKS[look]
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en-US")
     context.add_cookies([{"name": "pessoa_theme", "value": theme, "url": url}])
@@ -146,8 +222,8 @@ def _take_all(browser: Browser, url: str, folder: Path, look: str) -> None:
     # Charts have something to show where a page was open for a while.
     for path in ("/", PAGES["topic"]):
         context.new_page().goto(url + path)
-    for name, path in PAGES.items():
-        page.goto(url + path)
+    for name in names:
+        page.goto(url + PAGES[name])
         page.wait_for_selector(".main")
         if name == "classroom":
             _begin_lesson(page)
@@ -156,7 +232,11 @@ def _take_all(browser: Browser, url: str, folder: Path, look: str) -> None:
         if name == "analysis":
             page.get_by_role("button", name="Analyse").click()
             page.wait_for_selector(".notice.good")
-        page.wait_for_timeout(3000 if name in ("home", "topic") else 700)
+        # A button that was clicked may be below the first screen, and nothing is to be under the mouse.
+        page.evaluate("scrollTo(0, 0)")
+        page.mouse.move(width // 2, 1)
+        # Rates are of two samples.
+        page.wait_for_timeout(3000 if name in ("home", "topic", "brokers", "broker", "connect") else 700)
         _save(blank, page.screenshot(), folder / f"{name}-{look}.webp")
     context.close()
 
@@ -166,10 +246,10 @@ def _run_query(page: Page) -> None:
     page.locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text("SELECT city, total\n  FROM city_totals\n  EMIT CHANGES;")
-    page.wait_for_timeout(400)
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Bars").click()
-    page.wait_for_selector(".bar-row", timeout=120_000)
+    # A bar of each city.
+    page.locator(".bar-row").nth(4).wait_for(timeout=120_000)
     page.evaluate("document.activeElement.blur()")
 
 
@@ -199,4 +279,4 @@ def _save(page: Page, picture: bytes, target: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images"))
+    sys.exit(main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images", sys.argv[2:]))

@@ -32,8 +32,9 @@ class LiveServices(NamedTuple):
 
 
 @contextmanager
-def live_services(folder: Path, spark: str, cluster: Cluster | None = None) -> Iterator[LiveServices]:
-    """`spark` is the address of a Spark Connect server. The control centre's home is the folder."""
+def live_services(folder: Path, spark: str, cluster: Cluster | None = None, *overrides: str) -> Iterator[LiveServices]:
+    """`spark` is the address of a Spark Connect server, `overrides` are further settings of the control centre, whose
+    home is the folder."""
     with ExitStack() as stack:
         servers = (cluster or stack.enter_context(Broker())).bootstrap_servers
         registry = stack.enter_context(SchemaRegistry(servers))
@@ -46,7 +47,7 @@ def live_services(folder: Path, spark: str, cluster: Cluster | None = None) -> I
 
         pipelines = stack.enter_context(ThreadedServer(make)).url
         center = ControlCenter(
-            servers, registry.url, f"pessoa.control.center.home={folder}", connect=str(connect.base_url),
+            servers, registry.url, f"pessoa.control.center.home={folder}", *overrides, connect=str(connect.base_url),
             ksql=ksql.url, pipelines=pipelines,
         )  # fmt: skip
         stack.callback(center.stop)
