@@ -27,6 +27,8 @@ from pessoa.platform.run_file import is_ours
 
 TIMEOUT_S = 120.0
 ATTEMPTS = 10
+# The server creates the topic.
+FIRST_STREAM = "CREATE STREAM first (v INT) WITH (KAFKA_TOPIC='by-ksql', PARTITIONS=1, VALUE_FORMAT='JSON');"
 
 
 def until(is_so: Callable[[], bool], what: str) -> None:
@@ -164,6 +166,9 @@ def first_writes(home: Home) -> dict[str, object]:
         "schema-registry": lambda: home.post(8081, "/subjects/first/versions", {"schema": '"string"'}),
         "topic": lambda: admin.create_topics([NewTopic("whole", 3, 3)])["whole"].result(TIMEOUT_S),
         "producer": lambda: home.produce_one("by-producer"),
+        "ksql-server": lambda: home.post(8088, "/ksql", {"ksql": FIRST_STREAM}),
+        "control-center": lambda: home.post(9021, "/api/v1/topics", {"name": "by-control-center", "partitions": 1}),
+        "control-center reads": lambda: len(json.loads(home.get(9021, "/api/v1/brokers"))),
     }
     with ThreadPoolExecutor(len(writes)) as threads:
         begun = {name: threads.submit(write) for name, write in writes.items()}
@@ -171,8 +176,16 @@ def first_writes(home: Home) -> dict[str, object]:
 
 
 def test_every_first_write_works_when_the_platform_says_that_it_is_up(platform: Home) -> None:
-    wanted = {"connect": 201, "kafka-rest": 200, "schema-registry": 200, "topic": None, "producer": None}
-    assert platform.first_writes == wanted
+    assert platform.first_writes == {
+        "connect": 201,
+        "kafka-rest": 200,
+        "schema-registry": 200,
+        "topic": None,
+        "producer": None,
+        "ksql-server": 200,
+        "control-center": 201,
+        "control-center reads": 3,
+    }
     urllib.request.urlopen(
         urllib.request.Request(f"http://127.0.0.1:{8083 + platform.shift}/connectors/first", method="DELETE")
     ).close()
