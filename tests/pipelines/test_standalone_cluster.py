@@ -2,7 +2,7 @@
 
 Its checkpoint moves with it, from one to the other and back: an exactly-once copy writes each record once over all
 three runs, and a windowed count goes on from the state that the run before has left. On the cluster the executors die
-under other queries.
+under other queries: Spark goes on by itself, or, where it may not try a task again, the engine does and says why.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ import os
 import signal
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import httpx
+
+from pessoa.pipelines.api import pipelines_app
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.plan import BYTES, Aggregate, Column, Sink, Source
 from pessoa.pipelines.queries import QuerySpec
 from pessoa.pipelines.spark_server import SparkOptions
 from pessoa.testing import Broker
+from pessoa.web.asgi_app import App
+from pessoa.web.serving import ThreadedServer
 from tests.support.spark import SMALL, SMALL_JVM
 from tests.support.spark_cluster import StandaloneCluster
 from tests.support.topics import eventually, fill, make_topic, read_all
@@ -76,14 +82,49 @@ def test_a_pipeline_file_moves_with_its_checkpoint_from_one_machine_to_two_worke
             },
             java_options=SMALL_JVM,
         )
-        with Engine(servers, home=away, spark=options, state_topic=None) as engine:
+        impatient = replace(options, settings={**(options.settings or {}), "spark.task.maxFailures": "1"})
+        with Engine(servers, home=away, spark=impatient, state_topic=None) as engine:
             run(engine)
+            reason_is_told(cluster, engine, servers)
         assert cluster.executors() == {"worker-0", "worker-1"}
         with Engine(servers, home=tmp_path / "other", spark=options, state_topic=None) as engine:
             executors_may_die(cluster, engine, servers)
     away.rename(home)
     with Engine(servers, home=home, spark_remote=spark_address, state_topic=None) as engine:
         run(engine)
+
+
+def reason_is_told(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
+    """Kill the executors under a query in real time whose tasks Spark may not try again: its status says why it had to
+    start again, and nothing is lost."""
+    for topic in ("told", "retold"):
+        make_topic(servers, topic, partitions=1)
+    # Its first batch is as long as the test may take: there is no moment between two at which no executor has its task.
+    copying = Sink(Source("told", BYTES, BYTES), "retold", BYTES, BYTES)
+    engine.start(QuerySpec("told", plan=copying, trigger_ms=int(PATIENCE_S * 1000)))
+
+    def is_retold(*values: bytes) -> bool:
+        return {message.value() for message in read_all(servers, "retold")} == set(values)
+
+    async def make() -> App:
+        return pipelines_app(engine)
+
+    with ThreadedServer(make) as server:
+
+        def status() -> dict[str, object]:
+            found: dict[str, object] = httpx.get(f"{server.url}/queries/told", timeout=PATIENCE_S).json()
+            return found
+
+        fill(servers, "told", [(b"k", b"before")])
+        eventually(lambda: is_retold(b"before"), PATIENCE_S, about=status)
+        assert (status()["state"], status()["restarts"], status()["error"]) == ("RUNNING", 0, "")
+        for executor in cluster.executor_pids():
+            os.kill(executor, signal.SIGKILL)
+        eventually(lambda: status()["restarts"], PATIENCE_S, about=status)
+        fill(servers, "told", [(b"k", b"after")])
+        eventually(lambda: is_retold(b"before", b"after"), PATIENCE_S, about=status)
+        eventually(lambda: status()["state"] == "RUNNING", PATIENCE_S, about=status)
+        assert str(status()["error"]).startswith("an executor of Spark's cluster was lost: "), status()
 
 
 def executors_may_die(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
