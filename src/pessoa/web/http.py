@@ -40,7 +40,7 @@ import httptools
 from starlette.types import Message
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
-from pessoa.web.exchange import NO_BODY, App, Exchange, Header, checked_value
+from pessoa.web.http_exchange import NO_BODY, App, Exchange, Header, checked_value
 
 if TYPE_CHECKING:
     import uvicorn

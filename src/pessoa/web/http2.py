@@ -47,7 +47,7 @@ from h2.settings import SettingCodes, Settings
 from starlette.types import Message
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
-from pessoa.web.exchange import HIGH_WATER_BYTES, NO_BODY, App, Exchange, Header, checked_value
+from pessoa.web.http_exchange import HIGH_WATER_BYTES, NO_BODY, App, Exchange, Header, checked_value
 
 if TYPE_CHECKING:
     from pessoa.web.http import ServerState, Watch
