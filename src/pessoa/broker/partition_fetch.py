@@ -115,7 +115,7 @@ def look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *
         return Found(wanted, None, refused_unseen(request.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     partition, error = _find(broker, reader.version, wanted)
     if partition is None:
-        return Found(wanted, None, refused_unseen(request.partition, error))
+        return Found(wanted, None, _missing(broker, reader.version, wanted, error))
     error = _check(partition, reader, request)
     if error is ErrorCode.NONE and broker.is_leaving and not partition.is_leader:
         # It could be read here, but not for long: this sends a consumer to the leader (KIP-392).
@@ -270,6 +270,18 @@ def refused_unseen(index: int, error: ErrorCode) -> PartitionData:
     """For what the broker has not looked at: Kafka answers that elsewhere than for what it has, and not with null."""
     data = refused(index, error)
     data.aborted_transactions = []
+    return data
+
+
+def _missing(broker: BrokerServices, version: int, wanted: Wanted, error: ErrorCode) -> PartitionData:
+    """The answer for a partition that this broker has no replica of, with its leader, as the metadata says."""
+    index = wanted.request.partition
+    data = refused_unseen(index, error)
+    if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= FIRST_VERSION_WITH_ENDPOINTS:
+        leader_id, leader_epoch = broker.replicas.leader_elsewhere(
+            broker.image, broker.image.topics.by_id[wanted.topic_id].name, index
+        )
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return data
 
 

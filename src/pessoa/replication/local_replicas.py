@@ -149,6 +149,13 @@ class LocalReplicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def leader_elsewhere(self, image: MetadataImage, topic: str, index: int) -> tuple[int, int]:
+        """The leader and the leader epoch, by the metadata, of a partition that this broker has no replica of. Both are
+        -1 for a partition that does not exist."""
+        known = image.topics.by_name.get(topic)
+        partition = None if known is None else known.partitions.get(index)
+        return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
+
     # Following the image.
 
     def apply(self, image: MetadataImage, changed: Iterable[Uuid], deleted: Iterable[Uuid]) -> None:

@@ -180,8 +180,7 @@ def respond(
             if partition is None:
                 partition = broker.replicas.ensure(name, data.index)
                 if partition is None:
-                    error = missing or broker.replicas.why_missing(broker.image, name, data.index)
-                    answers.append(_refused(data.index, error))
+                    answers.append(_missing(broker, name, data.index, missing, version, leaders))
                     continue
             if not partition.is_leader:
                 leaders[partition.leader_id] = None
@@ -429,10 +428,26 @@ def refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) ->
     )
 
 
+def _missing(
+    broker: BrokerServices, name: str, index: int, unknown: ErrorCode | None, version: int, leaders: dict[int, None]
+) -> PartitionProduceResponse:
+    """The answer for a partition that this broker has no replica of. Its leader, by the metadata, joins `leaders`."""
+    error = unknown or broker.replicas.why_missing(broker.image, name, index)
+    if error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return _refused(index, error)
+    leader_id, leader_epoch = broker.replicas.leader_elsewhere(broker.image, name, index)
+    leaders[leader_id] = None
+    return _led_by(leader_id, leader_epoch, index, version)
+
+
 def not_leader(partition: Partition, index: int, version: int) -> PartitionProduceResponse:
+    return _led_by(partition.leader_id, partition.leader_epoch, index, version)
+
+
+def _led_by(leader_id: int, leader_epoch: int, index: int, version: int) -> PartitionProduceResponse:
     response = _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if version >= _FIRST_VERSION_WITH_LEADERS:
-        response.current_leader = LeaderIdAndEpoch(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+        response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return response
 
 

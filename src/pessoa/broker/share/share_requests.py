@@ -53,8 +53,7 @@ def current_leader(broker: BrokerServices, shared: SharedPartition) -> tuple[int
     if replica is not None:
         return replica.leader_id, replica.leader_epoch
     topic = broker.image.topics.by_id.get(topic_id)
-    known = None if topic is None else topic.partitions.get(index)
-    return (-1, -1) if known is None else (known.leader, known.leader_epoch)
+    return broker.replicas.leader_elsewhere(broker.image, "" if topic is None else topic.name, index)
 
 
 def endpoints(broker: BrokerServices, context: RequestContext, leaders: Collection[int]) -> list[Node]:

@@ -1,0 +1,79 @@
+"""Produce and Fetch at a broker that does not lead the partition: the answer says which broker does (KIP-951).
+
+Three brokers; the replicas of the topic are on brokers 1 and 2, and broker 1 leads it. So broker 2 is a follower, and
+broker 3 knows of the partition from the metadata alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from pessoa.testing import Cluster
+from pessoa.wire.errors import ErrorCode
+from tests.differential.session_data import fetch, produce, produce_by_id
+from tests.differential.session_stage import Player
+from tests.support.admin_script import create, topic
+from tests.support.batches import plain
+from tests.support.clients import unique
+
+LEADER, FOLLOWER, STRANGER = 1, 2, 3
+OTHERS = pytest.mark.parametrize("asked", [FOLLOWER, STRANGER], ids=["follower", "without a replica"])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def player(cluster: Cluster) -> Iterator[Player]:
+    with closing(Player({one: cluster[one].port for one in cluster})) as player:
+        player.open()
+        yield player
+
+
+@pytest.fixture(scope="module")
+def name(player: Player) -> str:
+    name = unique("t")
+    player.look(create(topic(name, -1, -1, assignments={0: [LEADER, FOLLOWER]})))
+    player.wait_until_applied()
+    return name
+
+
+@OTHERS
+@pytest.mark.parametrize("version", [9, 10, 12, 13])
+def test_a_produce_at_another_broker_is_told_who_leads(player: Player, name: str, asked: int, version: int) -> None:
+    request = produce_by_id(player.topic_id(name), plain(1)) if version >= 13 else produce(name, plain(1))
+    answer = player.look(request, version, to=asked)
+    [partition] = answer.responses[0].partition_responses
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if version < 10:
+        return
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (LEADER, 0)
+    assert [node.node_id for node in answer.node_endpoints] == [LEADER]
+
+
+@OTHERS
+def test_a_fetch_at_another_broker_is_told_who_leads(player: Player, name: str, asked: int) -> None:
+    request = fetch(player.topic_id(name), 0, epoch=0)
+    answer = player.look(request, 17, to=asked)
+    [partition] = answer.responses[0].partitions
+    if asked == FOLLOWER:
+        # A follower serves consumers (KIP-392).
+        assert partition.error_code == ErrorCode.NONE
+        return
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (LEADER, 0)
+    assert [node.node_id for node in answer.node_endpoints] == [LEADER]
+
+
+@OTHERS
+def test_a_partition_that_does_not_exist_has_no_leader(player: Player, name: str, asked: int) -> None:
+    answer = player.look(produce(name, plain(1), partition=7), 12, to=asked)
+    [partition] = answer.responses[0].partition_responses
+    assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not answer.node_endpoints
