@@ -49,6 +49,9 @@ class Pipe(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
+    def can_write_eof(self) -> bool:
+        return False
+
     def pause_reading(self) -> None:
         """There is nothing to hold back."""
 

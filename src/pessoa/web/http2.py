@@ -78,6 +78,8 @@ class Http2Connection(asyncio.Protocol):
         self._idle_since_s = 0.0
         self._patience_s = watch.limits.head_timeout_s
         self._full_since_s = inf
+        # Set when the caller has broken the rules: what still comes from it is thrown away until then.
+        self._deaf_until_s = inf
 
     def __repr__(self) -> str:
         return f"<Http2Connection with {len(self._exchanges)} exchanges{', ending' if self._is_ending else ''}>"
@@ -111,20 +113,23 @@ class Http2Connection(asyncio.Protocol):
     # What the transport says.
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self._is_over:
             return
         try:
             for event in self._h2.receive_data(data):
                 self._on_event(event)
         except H2Error as wrong:
             log.debug("%s does not speak HTTP/2: %s", self._peer, wrong)
-            self._end()
+            self._refuse(ErrorCodes.PROTOCOL_ERROR)
             return
         self.flush()
 
     def connection_lost(self, failure: Exception | None) -> None:
         self._state.connections.discard(self)
         self._watch.connections.discard(self)
+        self._lose_all()
+
+    def _lose_all(self) -> None:
         exchanges, self._exchanges = list(self._exchanges.values()), {}
         for exchange in exchanges:
             exchange.lost()
@@ -211,13 +216,13 @@ class Http2Connection(asyncio.Protocol):
             self.forget(stream_id)
         if self._reset_count > MAX_RESETS + self._answered_count:
             log.warning("%s resets its requests again and again; its connection is ended", self._peer)
-            self._end(ErrorCodes.ENHANCE_YOUR_CALM)
+            self._refuse(ErrorCodes.ENHANCE_YOUR_CALM)
 
     # What exchanges ask for.
 
     def taken(self, stream_id: int, size: int) -> None:
         """Let the caller send so many bytes more."""
-        if size and not self.transport.is_closing():
+        if size and not self._is_over:
             self._h2.acknowledge_received_data(size, stream_id)
 
     def send_head(self, stream_id: int, status: int, headers: Iterable[Header], *, is_all: bool) -> None:
@@ -266,7 +271,7 @@ class Http2Connection(asyncio.Protocol):
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
         """End a stream whose answer will not be completed."""
-        if stream_id in self._exchanges and not self.transport.is_closing():
+        if stream_id in self._exchanges and not self._is_over:
             self._h2.reset_stream(stream_id, code)
             self.forget(stream_id)
             self.flush()
@@ -290,14 +295,20 @@ class Http2Connection(asyncio.Protocol):
 
     def flush(self) -> None:
         data = self._h2.data_to_send()
-        if data and not self.transport.is_closing():
+        if data and not self._is_over:
             self.transport.write(data)
 
     # The end.
 
     @property
+    def _is_over(self) -> bool:
+        return self._deaf_until_s != inf or self.transport.is_closing()
+
+    @property
     def deadline_s(self) -> float:
         limits = self._watch.limits
+        if self._deaf_until_s != inf:
+            return self._deaf_until_s
         if not self._exchanges:
             return self._idle_since_s + self._patience_s
         shut_since_s = min(exchange.shut_since_s for exchange in self._exchanges.values())
@@ -306,7 +317,7 @@ class Http2Connection(asyncio.Protocol):
 
     def time_is_up(self) -> None:
         limits = self._watch.limits
-        if self._full_since_s + limits.head_timeout_s < self._watch.now_s:
+        if self._deaf_until_s != inf or self._full_since_s + limits.head_timeout_s < self._watch.now_s:
             self.transport.abort()
         elif not self._exchanges:
             self._end()
@@ -325,15 +336,27 @@ class Http2Connection(asyncio.Protocol):
         if not self._exchanges:
             self._end()
 
-    def _end(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
-        if not self.transport.is_closing():
-            try:
-                self._h2.close_connection(code)
-            except H2Error:
-                # It has been closed by what was wrong, and says so already.
-                log.debug("%s: the connection of HTTP/2 is closed already", self._peer)
+    def _end(self) -> None:
+        if not self._is_over:
+            self._h2.close_connection()
             self.flush()
             self.transport.close()
+
+    def _refuse(self, code: ErrorCodes) -> None:
+        """Tell the caller that it has broken the rules. The socket is closed later: with unread bytes in it, TCP
+        would take the message back."""
+        if self._is_over:
+            return
+        try:
+            self._h2.close_connection(code)
+        except H2Error:
+            # The library has closed it, and has its own message ready.
+            log.debug("%s: the connection of HTTP/2 is closed already", self._peer)
+        self.flush()
+        self._deaf_until_s = self._watch.now_s + LINGER_S
+        self._lose_all()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
 
 
 class Http2Exchange(Exchange):
