@@ -32,7 +32,8 @@ class TlsFiles(NamedTuple):
 
     @property
     def trust(self) -> Path:
-        return self.authority.write(self.folder / "authority.pem")
+        """Put in place whole: a broker that starts meanwhile must not find the file empty."""
+        return self.authority.write(self.folder / "authority.new").replace(self.folder / "authority.pem")
 
     def issue(self, common_name: str, **how: object) -> Path:
         """A PEM key store."""
