@@ -2,7 +2,7 @@
 
 What a seed stands for is in `plan`, what must hold in `history` and `watch`. A failure names its seed and the command
 that shows it again, event by event.
-`make test` runs the first 500, `make sim` 2,000, and `make sim SEEDS=1-100000` more.
+`make test` runs the first 200, `make sim` 2,000, and `make sim SEEDS=1-100000` more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.history import Violation
 from tests.simulation.plan import FAULTS, SECURITY_FAULTS, SHARE_FAULTS, Plan
 from tests.simulation.streams_members import SUBTOPOLOGIES
 
-SEEDS = int(os.environ.get("PESSOA_SIM_SEEDS", "500"))
+SEEDS = int(os.environ.get("PESSOA_SIM_SEEDS", "200"))
 SEEDS_PER_TEST = 50
 SECURED_SEED = 6
 SHARING_SEED = 10
