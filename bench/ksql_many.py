@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 MANY = 30
-# The longest batch (pessoa.ksql.spark.batch_lengths).
+# Twice the length of a batch in real-time mode.
 BATCH_S = 60
 
 

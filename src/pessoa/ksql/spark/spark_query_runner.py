@@ -23,7 +23,6 @@ from pessoa.client.topic_creation import IfExists, TopicSpec, TopicUnavailable, 
 from pessoa.ksql.analysis.logical_plan import LogicalPlan, explain_text
 from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.query_runner import PersistentQuery, RunnerState, RunnerStatus
-from pessoa.ksql.spark.batch_lengths import batch_ms
 from pessoa.ksql.spark.native_plan import leftmost_source, source_topics_of
 from pessoa.ksql.spark.ordered_queries import MAX_RESTARTS, make_topology, plan_ordered
 from pessoa.ksql.spark.query_choice import MICRO_BATCHES, SPEED, Choice, choose, delivery_of, start_of
@@ -275,7 +274,6 @@ class SparkQueryRunner:
                 name,
                 plan=choice.native.plan,
                 speed="real-time",
-                trigger_ms=batch_ms(query.id),
                 keep_timestamps=True,
                 group_id=application_id(self._service_id, query.id),
                 producer_options=choice.native.producer_options,
