@@ -1,9 +1,9 @@
 """References to config providers within one validation: their values are checked, and none is shown.
 
-Apache's worker checks the values as well, and answers with them: whoever may ask for a validation can read every file
-and variable that the providers can. Here a key shows the text that it was given, and a sentence about what is wrong
-says the reference in place of its value. A sentence in which a part of a value is left (the port of an address, say)
-is replaced by one that says less.
+Apache's worker checks the values as well, and answers with them: a client that may ask for a validation can read every
+file and variable that the providers can. Here a key shows the text that it was given, and a sentence about what is
+wrong says the reference in place of its value. A sentence in which a part of a value is left (the port of an address,
+say) is replaced by one that says less.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Http2Connection(asyncio.Protocol):
                 self._begin(stream_id, headers)
             case DataReceived(stream_id=int(stream_id), data=bytes(data), flow_controlled_length=int(size)):
                 exchange = self._exchanges.get(stream_id)
-                # Padding counts, and nobody will take it.
+                # Padding counts, and no handler will take it.
                 self.taken(stream_id, size - len(data) if exchange is not None else size)
                 if exchange is not None:
                     exchange.add(data)
@@ -377,7 +377,7 @@ class Http2Exchange(Exchange):
 
     def lost(self) -> None:
         super().lost()
-        # What nobody will take goes back to the window of the connection.
+        # What no handler will take goes back to the window of the connection.
         self._take()
         self.out.clear()
         self.let_go_on()

@@ -83,7 +83,7 @@ class Exchange:
         self._wake()
 
     def end_with_caller(self) -> None:
-        """Take the end of what the caller sends for its departure: an answer without end would go on for nobody."""
+        """Take the end of what the caller sends for its departure: an endless answer would go on without a reader."""
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():

@@ -96,7 +96,7 @@ async def watching(request: Request) -> Response:
     await read_body(request)
     assert (await request.receive())["type"] == "http.disconnect"
     gate.has_seen_the_caller_go.set()
-    return Answer(b"nobody reads this")
+    return Answer(b"without a reader")
 
 
 async def look(request: Request) -> Response:
