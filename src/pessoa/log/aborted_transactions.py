@@ -83,7 +83,8 @@ def decode_aborted_transactions(data: bytes, base_offset: int = 0) -> list[Abort
 
 
 def overlapping(transactions: Iterable[AbortedTransaction], fetch_offset: int, end_offset: int) -> AbortedSearch:
-    """Those of one segment that overlap the offsets from `fetch_offset` up to, and without, `end_offset`."""
+    """Return the aborted transactions of one segment that overlap the offsets from `fetch_offset` up to, and without,
+    `end_offset`."""
     found: list[AbortedTransaction] = []
     for transaction in transactions:
         if transaction.last_offset >= fetch_offset and transaction.first_offset < end_offset:
@@ -96,7 +97,8 @@ def overlapping(transactions: Iterable[AbortedTransaction], fetch_offset: int, e
 def overlapping_in_segments(
     segments: Iterable[Iterable[AbortedTransaction]], fetch_offset: int, end_offset: int
 ) -> list[AbortedTransaction]:
-    """The same over the indexes of several segments, beginning with the one that holds `fetch_offset`."""
+    """Return the aborted transactions that overlap these offsets, from the indexes of several segments, beginning with
+    the one that holds `fetch_offset`."""
     found: list[AbortedTransaction] = []
     for transactions in segments:
         search = overlapping(transactions, fetch_offset, end_offset)

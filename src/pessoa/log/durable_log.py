@@ -199,7 +199,7 @@ class DurableLog(ReadableLog):
         return step
 
     def _sync_names(self) -> None:
-        """Also from a worker thread."""
+        """Make the names of the log's files durable. May be called in a worker thread."""
         try:
             self._disk.sync_directory(self.directory)
         except DiskError as error:

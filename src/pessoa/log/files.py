@@ -63,7 +63,7 @@ class DiskError(Exception):
 
     @property
     def is_missing(self) -> bool:
-        """There is no such file: for some callers the expected answer."""
+        """Whether the file does not exist, which some callers expect."""
         return self.errno in (errno.ENOENT, errno.ENOTDIR)
 
     @property
@@ -95,7 +95,7 @@ class File(Protocol):
         """Cut the file to `size` bytes, which is at most what it has."""
 
     def trim(self) -> None:
-        """It will not grow any more: give back what the disk keeps for it behind its end."""
+        """Free the space that is reserved behind the end of this file, which will not grow any more."""
 
     def sync(self) -> None:
         """Make what was written durable. Waits for the disk."""
@@ -203,7 +203,7 @@ def create_file(disk: Disk, path: str, data: Bytes) -> None:
 
 @contextmanager
 def disk_errors(action: str, path: str) -> Iterator[None]:
-    """What the system refuses becomes a `DiskError`. Too dear for reads and appends, which do it by hand."""
+    """Turn an OSError into a `DiskError`. Too slow for reads and appends, which do it themselves."""
     try:
         yield
     except OSError as error:

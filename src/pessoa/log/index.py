@@ -172,7 +172,8 @@ class OffsetIndex(Index):
         return self.entry_before(offset)[1]
 
     def entry_before(self, offset: int) -> tuple[int, int]:
-        """The same with the last offset of the batch that stands there; the start of the segment if there is none."""
+        """Return the last entry at or before `offset`: the last offset of a batch and the batch's position; the start
+        of the segment if there is no such entry."""
         value = offset - self.base_offset
         block: bytes | bytearray = self._tail
         if not block or _unpack_offset_entry(block)[0] > value:

@@ -78,10 +78,10 @@ class _NoFile:
         return b""
 
     def trim(self) -> None:
-        """No space was reserved for it."""
+        """Do nothing: no space was reserved for it."""
 
     def close(self) -> None:
-        """It never was open."""
+        """Do nothing: it has no open files."""
 
 
 class _NoDisk:

@@ -75,5 +75,5 @@ class LogConfig(NamedTuple):
         )
 
     def but(self, **changes: Any) -> Self:
-        """The same with some values changed."""
+        """Return a copy with some values changed."""
         return self._replace(**changes)

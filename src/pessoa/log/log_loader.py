@@ -180,9 +180,11 @@ class _Loader:
         return loaded
 
     def _unsynced_truncation(self, high_watermark: int) -> int | None:
-        """From where on what the last incarnation has truncated may come back, if that was not closed in order.
+        """Return the offset from which records may be back that were truncated before an unclean shutdown, since the
+        truncation may not have been synced; None after a clean one.
 
-        Not below the high watermark of the checkpoint, which was not beyond it (`PartitionLog.durable_high_watermark`).
+        That is the high watermark of the checkpoint: no log is truncated below it
+        (`PartitionLog.durable_high_watermark`).
         """
         return None if self.is_new or self.recovered_from is None else high_watermark
 

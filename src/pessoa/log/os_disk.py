@@ -311,7 +311,8 @@ class OsFile:
         return lambda: None
 
     def sync_on(self, descriptor: int) -> None:
-        """Only one runs at a time, because the kernel reports a lost page to one of them and success to the other."""
+        """Sync the file. Only one sync of a file runs at a time, because the kernel reports a lost page to one caller
+        and success to the next."""
         if self._broken is not None:
             raise self._refusal("sync")
         try:
@@ -355,7 +356,7 @@ class OsFile:
         return DiskError(action, self.path, f"broken since it failed to {self._broken.action}: {self._broken.reason}")
 
     def _reopen(self) -> int:
-        """Come back after an eviction."""
+        """Open the file again after the descriptor pool has closed it."""
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         assert self._pool is not None, "only the pool takes descriptors away"
@@ -405,7 +406,7 @@ if sys.platform == "darwin":
     import fcntl
 
     def sync_data(descriptor: int) -> None:
-        """On macOS `fsync` stops at the drive's cache."""
+        """Sync to the platter: on macOS `fsync` ends at the drive's cache."""
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
 
 else:

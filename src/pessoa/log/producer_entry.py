@@ -79,7 +79,8 @@ class ProducerStateEntry:
 
     @property
     def last_data_offset(self) -> int:
-        """Of its last data batch in this epoch, or -1. Compaction keeps that batch, if need be without records."""
+        """The last offset of its last data batch in this epoch, or -1. Compaction keeps that batch, if need be without
+        records."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     @property

@@ -40,7 +40,7 @@ class ProducerSnapshots:
         return f"{self.directory}/{segment_name(offset)}{SNAPSHOT_SUFFIX}"
 
     def take(self, offset: int, producers: ProducerState) -> None:
-        """Nothing is done if there is one: batches below an offset do not change."""
+        """Write a snapshot at this offset, if there is none: batches below an offset do not change."""
         if offset in self.offsets:
             return
         self._disk.write_file(self.path(offset), encode_snapshot(producers.entries()), durable=False)

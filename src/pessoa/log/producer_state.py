@@ -35,7 +35,7 @@ end it again. So a transactional batch may open a transaction only with the guar
 `start_verification`, asks the coordinator, and appends with the guard that it got. A marker that comes in between takes
 the guard away.
 
-Who is asked. `check` changes nothing and refuses with `ProducerRefused`; it is for appends of a leader, which have one
+Calls. `check` changes nothing and refuses with `ProducerRefused`; it is for appends of a leader, which have one
 batch per partition. `update` refuses nothing; it is the only thing that learns from a batch, and the leader, a follower
 and recovery call it alike, in the order of the log. A follower does not check: what stands in the leader's log has
 happened. That includes what Apache's followers stop at, data outside the producer's open transaction.
@@ -82,7 +82,7 @@ _new_tuple = tuple.__new__
 
 
 class AppendOrigin(Enum):
-    """Who wrote a batch, which decides how much is checked."""
+    """The kind of writer of a batch, which decides how much is checked."""
 
     CLIENT = "client"
     # Group and transaction coordinators: markers, and offset commits, which have a producer but no sequence.
@@ -192,7 +192,7 @@ class ProducerState:
         guard: VerificationGuard | None = None,
         transaction_version: int = UNKNOWN_TRANSACTION_VERSION,
     ) -> BatchMetadata | None:
-        """None: append it. Otherwise the earlier append that this batch repeats, for the answer to its producer.
+        """Return None if the batch may be appended; if it repeats a batch, the metadata of the earlier append.
 
         `guard` is what `start_verification` gave. `transaction_version` is the one in which a marker was requested.
         """
@@ -221,8 +221,8 @@ class ProducerState:
         return None
 
     def update(self, batch: RecordBatch) -> CompletedTransaction | None:
-        """Learn that `batch` stands in the log, with the offsets it has. A transaction that it ends comes back, and
-        stays ongoing until `complete`."""
+        """Apply a batch that stands in the log. Return the transaction that it ends, if any, which stays ongoing until
+        `complete`."""
         producer_id = batch.producer_id
         if producer_id < 0:
             return None
@@ -340,7 +340,7 @@ class ProducerState:
         return CompletedTransaction(producer_id, first_offset, batch.base_offset, marker.is_abort)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """What the last stable offset will be after `complete`, as far as transactions decide it."""
+        """Return what the last stable offset will be after `complete`, as far as transactions decide it."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != completed.producer_id:
                 return first_offset
@@ -435,7 +435,7 @@ class ProducerState:
         """Become what a snapshot at `end_offset` says, for a log that was opened, or truncated to that offset or
         beyond.
 
-        Batches from there on have to be told again with `update`. Completed transactions that were not replicated are
+        Batches from there on have to be replayed with `update`. Completed transactions that were not replicated are
         forgotten, because a log is never truncated below its high watermark. Verifications stay: their guards are of
         this broker's memory and not of the log.
         """

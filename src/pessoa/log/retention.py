@@ -50,7 +50,8 @@ def expired_segments(log: PartitionLog, now_ms: int) -> Expired:
 
 
 def _leading(log: PartitionLog, rule: Callable[[int, Segment], bool]) -> int:
-    """How many segments from the oldest on the rule allows to go."""
+    """Return how many of the oldest segments may be deleted by the rule: replicated ones, up to the first that it
+    keeps."""
     for number, segment in enumerate(log.segments):
         is_replicated = log.high_watermark >= _end_offset(log, number)
         is_empty_active = segment is log.active and not segment.size

@@ -218,7 +218,8 @@ class Segment:
         self._find_index_room()
 
     def _find_index_room(self) -> int:
-        """How many entries fit for certain. A batch that adds none to the time index makes it an underestimate."""
+        """Compute how many index entries this segment has room for. It may be too low by the batches that add no entry
+        to the time index."""
         self._index_room = min(
             self._max_index_bytes // OFFSET_ENTRY.size - self.offset_index.entry_count,
             # One more, because a segment that ends adds the entry for its largest timestamp.
@@ -274,7 +275,7 @@ class Segment:
         self._transaction_index.append(encode_aborted_transaction(transaction))
 
     def aborted_transactions(self) -> list[AbortedTransaction]:
-        """Those that end in this segment, in the order of their markers."""
+        """Return the aborted transactions that end in this segment, in the order of their markers."""
         if not self._open_transaction_index():
             return []
         assert self._transaction_index is not None

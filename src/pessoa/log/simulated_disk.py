@@ -135,7 +135,7 @@ class SimulatedDisk:
         self._slow: list[Slowness] = []
         # How many more bytes fit; None for as many as you like.
         self._room: int | None = None
-        # Which life holds the lock of a directory.
+        # Which process holds the lock of a directory, counted by crashes.
         self._locked: dict[str, int] = {}
 
     def __repr__(self) -> str:

@@ -145,7 +145,7 @@ _COARSER = {
 
 
 def default_value(name: str, broker: Settings = BROKER_DEFAULTS) -> Value:
-    """What holds for a topic that does not set the key itself."""
+    """Return the value of a key for a topic that does not set it."""
     broker_key = BROKER_KEYS.get(name)
     if broker_key is None:
         return TOPIC_CONFIGS[name].default
@@ -164,7 +164,7 @@ def default_value(name: str, broker: Settings = BROKER_DEFAULTS) -> Value:
 
 
 def topic_value(name: str, overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS) -> Value:
-    """What holds for a topic with these settings of its own."""
+    """Return the value of a key for a topic with these overrides."""
     if name in overrides:
         return TOPIC_CONFIGS.parse(name, overrides[name])
     return default_value(name, broker)
@@ -231,7 +231,7 @@ def log_config(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS)
 def validate_topic_configs(
     configs: Mapping[str, str | None], broker: Settings = BROKER_DEFAULTS
 ) -> ConfigProblem | None:
-    """What is wrong with all the settings of one topic; None if nothing is."""
+    """Return what is wrong with the overrides of one topic, taken together; None if nothing is."""
     problem = TOPIC_CONFIGS.problem(configs)
     if problem is not None:
         return problem

@@ -215,7 +215,8 @@ def open_produced(data: memoryview, rules: AppendRules, now_ms: int) -> RecordBa
 
 
 def on_loop(rules: AppendRules, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `read` returns, which unpacks at most `BYTES_ON_LOOP`; `CostlyBatch` if there is more and it may be more.
+    """Return what `read` returns, which decompresses at most `BYTES_ON_LOOP`. Raises `CostlyBatch` if the batch
+    has more, and the topic allows more.
 
     It takes arguments, not a closure: the variables of a closure are slower in the function that makes it, and those
     are on the path of every batch."""
@@ -228,7 +229,8 @@ def on_loop(rules: AppendRules, read: Callable[P, T], *args: P.args, **kwargs: P
 
 
 def check_size(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
-    """For a batch that is not the size it came in."""
+    """Return the batch, whose size has changed since it was received. Raises InvalidBatch if it is larger than
+    max.message.bytes."""
     if batch.size > rules.max_message_bytes:
         _refuse_size(batch, rules)
     return batch
@@ -244,7 +246,7 @@ def check_timestamps(batch: RecordBatch, rules: AppendRules, now_ms: int, limit:
 
 
 def _unpacked_limit(batch: RecordBatch, rules: AppendRules, limit: int | None) -> int:
-    """What a batch may unpack to. One that is not compressed is as large as it is."""
+    """Return how many bytes the records of a batch may decompress to; `limit` holds only for a compressed batch."""
     if limit is None or not batch.attributes & CODEC_MASK:
         return rules.decompressed_limit
     return min(limit, rules.decompressed_limit)

@@ -1,6 +1,6 @@
 """The one way in which the bytes of a batch are refused.
 
-A reader hears of every fault of a batch as `InvalidBatch`: the `ErrorCode` that Apache Kafka gives a
+Every fault of a batch is raised as `InvalidBatch`: the `ErrorCode` that Apache Kafka gives a
 producer for it, a sentence for people, and, when single records are at fault, which ones. It is an expected failure of
 one partition: the connection goes on.
 

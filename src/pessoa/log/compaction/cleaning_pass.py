@@ -175,7 +175,7 @@ class CleaningPass:
     # A batch.
 
     def _cleaned(self, batch: RecordBatch, target: Segment) -> RecordBatch | None:
-        """What stays of it: itself, another batch, or nothing."""
+        """Return what compaction keeps of a batch: the batch itself, a smaller one, or None."""
         self.stats.records_read += batch.records_count
         if batch.is_control:
             return self._cleaned_control(batch, target)
@@ -198,7 +198,8 @@ class CleaningPass:
         return rewritten(batch, verdicts, new_horizon_ms)
 
     def _verdicts(self, batch: RecordBatch) -> bytes | bytearray | None:
-        """What is to become of its records; None: the map does not reach so far."""
+        """Return for each record of the batch whether it is kept (`offset_map`); None if the batch lies beyond the
+        offset map."""
         count = batch.records_count
         if batch.base_offset >= self._map_end:
             return None
@@ -307,7 +308,7 @@ def grouped(segments: Sequence[SourceSegment], plan: CleaningPlan) -> list[list[
 
 
 def _with_ends(segments: Sequence[SourceSegment], plan: CleaningPlan) -> Iterator[tuple[SourceSegment, int]]:
-    """Each with the offset behind its last: where the next one starts."""
+    """Yield each segment with its end offset, which is the base offset of the next one."""
     for number, source in enumerate(segments, 1):
         is_last = number == len(segments)
         yield source, plan.first_uncleanable_offset if is_last else segments[number].base_offset
@@ -343,7 +344,7 @@ def remove_leftovers(disk: Disk, directory: str, busy_swaps: frozenset[int] = fr
 
 
 def _next_size(walk: BatchWalk, path: str, position: int) -> int:
-    """How large the batch is that did not fit into what was read."""
+    """Return the size of a batch that is larger than the bytes that were read."""
     if len(walk.data) < LOG_OVERHEAD:
         raise _damaged(path, position, "the last batch is not whole")
     size: int = _LENGTH.unpack_from(walk.data, LENGTH_POSITION)[0] + LOG_OVERHEAD

@@ -96,7 +96,7 @@ class OffsetMap:
             number += 1
 
     def verdicts(self, first: int, count: int) -> bytes:
-        """What has become of the records from number `first` on."""
+        """Return the verdicts on `count` records from number `first` on: live, dead or tombstone."""
         assert 0 <= first <= first + count <= len(self._verdicts), (first, count, self)
         return bytes(self._verdicts[first : first + count])
 
