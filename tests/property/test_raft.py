@@ -266,7 +266,7 @@ def test_a_vote_that_is_not_synced_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_forgetting_the_pre_vote_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Raft, "_prospect", Raft._stand)
+    monkeypatch.setattr(Raft, "_become_prospective", Raft._become_candidate)
     assert any(deposed_by_a_wanderer(seed) for seed in range(20))
 
 

@@ -154,7 +154,8 @@ def _stopped_in_order(situation: Situation, known: BrokerImage | None, request: 
 
 
 def register_controller(_situation: Situation, request: ControllerRegistrationRequest) -> Decision:
-    """What a controller can do, and where it listens. Whether it could leave ZooKeeper is past asking."""
+    """Return the record of a controller's listeners and features. It never says that it could migrate from
+    ZooKeeper."""
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -305,8 +306,11 @@ def _remember(situation: Situation, request: BrokerHeartbeatRequest, state: _Sta
 def fence(
     situation: Situation, broker: BrokerImage, absent: Collection[int] = (), *, stops: bool = False
 ) -> list[Message]:
-    """What it takes to do without a broker, where others may be absent too. One that stops says so also where it has
-    led nothing, and so had no controlled shutdown: others go on to name a broker that only fell silent."""
+    """Return the records that fence a broker and elect other leaders, none of them in `absent`.
+
+    With `stops` the broker is marked as shutting down, even if it led nothing and so had no controlled shutdown:
+    Metadata goes on to list a broker that only fell silent.
+    """
     changes = after_departure(situation, broker.id, absent=absent)
     begins_shutdown = stops and not broker.in_controlled_shutdown
     shutdown = BEGIN_CONTROLLED_SHUTDOWN if begins_shutdown else 0

@@ -125,7 +125,8 @@ def alter_configs(situation: Situation, request: AlterConfigsRequest) -> Decisio
 
 
 def _whole_changes(situation: Situation, resource: AlterConfigsResource) -> Changes:
-    """What is not named goes back to its default."""
+    """Return the changes of AlterConfigs, which replaces all settings: keys that the request does not name are
+    reset."""
     changes: Changes = dict.fromkeys(situation.image.configs.of(resource.resource_type, resource.resource_name))
     changes.update((config.name, _given(config.name, config.value)) for config in resource.configs)
     return changes
@@ -173,7 +174,7 @@ def _check_names(names: list[str]) -> None:
 
 
 def _check_allowed(situation: Situation, kind: int, name: str) -> None:
-    """Before anything is said about the resource or about its settings."""
+    """Raise the Refusal of a client that may not alter this resource, before an error could show whether it exists."""
     if kind == ConfigResource.TOPIC:
         if not situation.may(ALTER_CONFIGS, TOPIC, name):
             raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -220,7 +221,7 @@ def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, s
     _check_min_insync(situation, kind, name, changes)
     check_configs(situation, kind, outcome, name)
     _check_exists(situation, kind, name)
-    # A broker reads its files again (keys, certificates) when it is told a value that it has, so brokers are told.
+    # A record is written even if the value stays: a broker then reads its key and certificate files again.
     return [
         config_record(kind, name, key, value)
         for key, value in changes.items()
@@ -229,7 +230,7 @@ def _records(situation: Situation, kind: int, name: str, changes: Mapping[str, s
 
 
 def _after_new_minimum(situation: Situation, records: Sequence[Message]) -> list[Message]:
-    """What becomes of eligible leaders when these records change min.insync.replicas."""
+    """Return the records that clear the ELR of all partitions for which these records change min.insync.replicas."""
     if not _uses_elr(situation):
         return []
     cleared: list[Message] = [

@@ -205,7 +205,8 @@ class Controller:
         return self._committed(self._last_append)
 
     def deactivate(self) -> None:
-        """Another node leads, or none: drop what is not committed, and fail the requests that wait for it."""
+        """Drop what is not committed, and fail the requests that wait for it, because this node does not lead the
+        quorum any more."""
         self._epoch = None
         self._loader = MetadataLoader()
         self.sessions.clear()
@@ -242,8 +243,8 @@ class Controller:
         return self._carry_out(decision)
 
     def _mutations_of(self, caller: Caller, now_ms: int) -> MutationCharge | None:
-        """What the caller has left of its quota; None if it has none, as in most clusters, and for what this node asks
-        itself: no client waits for the internal topics of others."""
+        """Return the caller's mutation quota for one request; None if no quota holds for it, and for requests of this
+        node, on which no client waits."""
         if caller.principal == THIS_NODE:
             return None
         quotas = self.image.quotas
@@ -382,7 +383,7 @@ class Controller:
         self._expect(self._quorum.append([(record, record_version(record, level)) for record in records]))
 
     def _expect(self, appended: asyncio.Future[int]) -> None:
-        """All later responses wait for this append to be committed."""
+        """Make all later responses wait until this append is committed."""
         committed: asyncio.Future[None] = appended.get_loop().create_future()
         self._last_append = committed
         self._pending.append(committed)

@@ -92,7 +92,7 @@ class Situation(NamedTuple):
         return self.may(operation, CLUSTER, CLUSTER_NAME, quietly=True)
 
     def after(self, records: Sequence[Message]) -> Situation:
-        """The same, with these records written: for what is decided in two steps."""
+        """Return the situation after these records: for what is decided in two steps."""
         if not records:
             return self
         end = self.next_offset + len(records)

@@ -98,7 +98,8 @@ def after_departure(
     only: Collection[tuple[Uuid, int]] | None = None,
     absent: Collection[int] = (),
 ) -> Iterator[Message]:
-    """The broker is fenced or shutting down: it leaves every ISR (or those of `only`), and others lead.
+    """Return the records that remove a broker, which is fenced or shuts down, from every ISR (or those of `only`) and
+    elect other leaders.
 
     Brokers in `absent` are about to be fenced as well, though no record says so: none of them is elected.
     """

@@ -122,7 +122,8 @@ def _check_dependencies(situation: Situation, updates: Sequence[FeatureUpdateKey
 
 
 def _elr_safety(situation: Situation) -> list[Message]:
-    """From now on min.insync.replicas is one for all brokers, so settings of single brokers go (KIP-966)."""
+    """Return the records that make min.insync.replicas one value for the cluster, which ELR needs: the values of single
+    brokers are removed (KIP-966)."""
     configs = situation.image.configs
     records: list[Message] = [
         config_record(ConfigResource.BROKER, broker, MIN_INSYNC_REPLICAS, None)

@@ -1,4 +1,4 @@
-"""The change to one partition that follows from what happened: who leads, who is in sync, where it moves.
+"""The PartitionChangeRecord for one partition after an event: its leader, its ISR and ELR, its reassignment.
 
 A `PartitionChange` starts from a partition as it is. The decision about what happened sets what should be (a
 smaller ISR, other replicas, a kind of election), and `record` works out the rest, in this order:
@@ -178,7 +178,8 @@ class PartitionChange:
     # 4. The rest of the record.
 
     def _remember_last_leader(self, record: PartitionChangeRecord) -> None:
-        """Without a leader, the last known ELR is the last leader: it may lead again, uncleanly, if others are lost."""
+        """Set the last known ELR to the last leader if the partition loses its leader: that replica may be elected
+        again, uncleanly, if all others are lost. Clear it when there is a leader."""
         if not self._elr_enabled:
             return
         partition = self._partition
@@ -189,7 +190,7 @@ class PartitionChange:
         self._replace_moved_last_leader(record)
 
     def _replace_moved_last_leader(self, record: PartitionChangeRecord) -> None:
-        """If the last leader was moved away meanwhile, the last known ELR is a replica of the last ISR or ELR."""
+        """Set the last known ELR to a replica of the last ISR or ELR if the last leader is no replica any more."""
         partition = self._partition
         last = partition.last_known_elr if record.last_known_elr is None else record.last_known_elr
         if self.isr or self._elr or record.isr or not set(last).isdisjoint(self.replicas):

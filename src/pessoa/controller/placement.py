@@ -115,7 +115,8 @@ def _place_one(racks: list[_Rack], turn: int, round_number: int, replication_fac
 
 
 def _is_shutting_down(broker: BrokerImage) -> bool:
-    """The registration says so until the broker comes back; that it is over is said by the fence."""
+    """Return whether the broker shuts down. Its registration says so until it registers again; once it is fenced, it is
+    down."""
     return broker.in_controlled_shutdown and not broker.fenced
 
 

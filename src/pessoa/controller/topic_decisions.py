@@ -280,7 +280,7 @@ def _named(situation: Situation, state: DeleteTopicState) -> str | Uuid:
 
 
 def _shown_name(situation: Situation, topic_id: Uuid, may_delete_all: bool) -> str | None:
-    """The name of a topic that a client knows by its id, if it may hear it."""
+    """Return the name of a topic of which the client gave the id; None if it may not describe the topic."""
     name = situation.image.topics.name_of(topic_id)
     if name is None or may_delete_all or situation.may(DESCRIBE, TOPIC, name, quietly=True):
         return name

@@ -34,8 +34,8 @@ def can_collide(name: str) -> bool:
     return "." in name or "_" in name
 
 
-def unified(name: str) -> str:
-    """The same for names that collide."""
+def collision_key(name: str) -> str:
+    """Return the name with "_" for ".": names that collide give the same text."""
     return name.replace(".", "_")
 
 
@@ -43,5 +43,5 @@ def colliding(name: str, others: Iterable[str]) -> str | None:
     """One of the other names that this one collides with."""
     if not can_collide(name):
         return None
-    wanted, length = unified(name), len(name)
-    return next((one for one in others if len(one) == length and one != name and unified(one) == wanted), None)
+    wanted, length = collision_key(name), len(name)
+    return next((one for one in others if len(one) == length and one != name and collision_key(one) == wanted), None)

@@ -220,7 +220,7 @@ def _set_or_remove(table: TableDelta[Key, Mapping[str, Setting]], key: Key, valu
 
 
 def full_delta(image: MetadataImage) -> MetadataDelta:
-    """From nothing to an image: everything in it is new."""
+    """Return the delta from the empty image to this one."""
     delta = MetadataDelta(MetadataImage.EMPTY)
     delta.new = image
     for topic_id, topic in image.topics.by_id.items():
@@ -238,7 +238,7 @@ def full_delta(image: MetadataImage) -> MetadataDelta:
 
 
 def difference(old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-    """From one image to another that no records lead to: a snapshot was loaded in place of what was known."""
+    """Return the delta between two images, computed without records: a snapshot was loaded in place of the image."""
     delta = MetadataDelta(old)
     delta.new = new
     for topic_id, topic in new.topics.by_id.items():

@@ -87,7 +87,7 @@ class MetadataLoader:
         return delta
 
     def set_kraft_version(self, level: int) -> None:
-        """Said by a control record of the quorum, which is no part of any transaction."""
+        """Set kraft.version, which comes from a control record of the quorum and is part of no metadata transaction."""
         self.finish_deferred()
         delta = MetadataDelta(self.image)
         delta.kraft_version = level

@@ -76,7 +76,7 @@ class PartitionImage(NamedTuple):
         return self.replicas[0] if self.replicas else NO_LEADER
 
     def directory_of(self, replica: int) -> Uuid:
-        """Where a broker keeps its replica."""
+        """Return the id of the log directory in which a broker has its replica."""
         return self.directories[self.replicas.index(replica)]
 
 
@@ -172,7 +172,7 @@ class TopicsDelta:
         return name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """Forget who was eligible: in one topic, or in all if none is named."""
+        """Clear the ELR and last known ELR of all partitions of one topic, or of all topics if none is named."""
         for topic_id in self._topic_ids(record.topic_name):
             partitions = self.changed.get(topic_id)
             if partitions is None:

@@ -1,4 +1,4 @@
-"""The shell of the metadata quorum: its log, its files, and the order in which its records reach everybody.
+"""The shell of the metadata quorum: its log, its files, and the order in which its records reach the listeners.
 
 formatting, state_file    what a node's directory says before it has said anything itself; epoch and vote
 batches, snapshot_file    records as batches, snapshots as files

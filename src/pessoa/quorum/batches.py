@@ -1,4 +1,4 @@
-"""Metadata records to batches and back, and what a committed batch is to those who follow the log.
+"""Metadata records to batches and back, and a committed batch as the listeners of the quorum get it.
 
 Every record is framed with its type and version (`pessoa.wire.stored.record_framing`), has no key, and one batch holds
 what one decision of the controller wrote: it is in the log whole or not at all.
@@ -24,7 +24,7 @@ VersionedRecord = tuple["Message", int]
 
 
 class UnknownMetadataRecord(Exception):
-    """The log holds a record of a newer Kafka. Leaving it out would make a wrong picture of the cluster."""
+    """The log holds a record of a newer Kafka. The image of the cluster would be wrong without it."""
 
 
 class MetadataBatch(NamedTuple):

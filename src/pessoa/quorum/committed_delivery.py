@@ -1,4 +1,4 @@
-"""Gives the listeners of a node what the quorum has committed, once and in order, and tells them who leads.
+"""Calls the listeners of a node with each committed batch, once and in order, and with each new leader of the quorum.
 
     high watermark moves ──▶ batches from `applied_offset` on ──▶ listeners ──▶ the future of an append has its offset
 

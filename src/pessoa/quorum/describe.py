@@ -37,7 +37,8 @@ _FIRST_VERSION_WITH_DIRECTORIES = 2
 
 
 def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version: int) -> DescribeQuorumResponse:
-    """As the leader knows it, with what voters and observers have fetched."""
+    """Return the state of the quorum as its leader knows it, with the offsets that voters and observers have
+    fetched."""
     wanted = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in request.topics]
     if wanted != [(METADATA_TOPIC, [0])]:
         topics = [
@@ -90,7 +91,7 @@ def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version:
 
 
 def _state(quorum: RaftQuorum, progress: ReplicaProgress) -> ReplicaState:
-    # What is measured on the monotonic clock is told by the wall clock.
+    # Fetch times are kept on the monotonic clock, and the response has them on the wall clock.
     shift_ms = quorum.now_ms() - quorum.monotonic_ms()
     return ReplicaState(
         replica_id=progress.key.id,

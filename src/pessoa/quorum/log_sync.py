@@ -1,9 +1,9 @@
 """Keeps syncing the metadata log as long as there is something that is not on the disk.
 
 A sync runs in a worker thread (`pessoa.log.flusher`), one at a time, and covers all appends that came before it. After
-each, the raft machine hears of it: a leader's high watermark may move then, and a follower may fetch on. How far the
-log is on the disk is also kept in a file, for a voter that restarts and wants to know whether it has forgotten
-something (`durable_offset_file`).
+each, `Raft.flushed` is called: it may advance a leader's high watermark, and lets a follower fetch again. The durable
+end offset is also written to a file, from which a voter sees at its next start whether its log has lost records
+(`durable_offset_file`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LogSync:
             self._task.cancel()
 
     def write_durable_offset_on_shutdown(self) -> None:
-        if self._may_mark:
+        if self._writes_durable_offset:
             log = self._quorum.log
             log.durable_offset_file.write_on_shutdown(log.durable_end_offset)
 
@@ -52,8 +52,9 @@ class LogSync:
         return log.durable_end_offset < log.log_end_offset
 
     @property
-    def _may_mark(self) -> bool:
-        """Only a voter's promise is kept in the file, and one that has forgotten something has none to keep."""
+    def _writes_durable_offset(self) -> bool:
+        """Whether the durable offset is written to its file: only by a controller whose log has lost nothing
+        (`Memory.WHOLE`), since only its promises as a voter have to be kept."""
         quorum = self._quorum
         return quorum.node.is_controller and quorum.failure is None and quorum.raft.memory is Memory.WHOLE
 
@@ -65,7 +66,7 @@ class LogSync:
                 if not quorum.is_closed:
                     quorum.raft.flushed(quorum.monotonic_ms())
                     quorum.step()
-                    self._mark()
+                    self._maybe_write_durable_offset()
         except BaseException as error:
             quorum.fail(error)
             if not isinstance(error, DiskError):
@@ -73,7 +74,7 @@ class LogSync:
         finally:
             self._task = None
 
-    def _mark(self) -> None:
-        if self._may_mark:
+    def _maybe_write_durable_offset(self) -> None:
+        if self._writes_durable_offset:
             log = self._quorum.log
             log.durable_offset_file.follow(log.durable_end_offset, self._quorum.monotonic_ms())

@@ -2,7 +2,7 @@
 
     snapshot (offset 4711) ── log from at most 4711 on ──▶ …
 
-The picture of the cluster is the latest snapshot and the batches behind it. The log begins at 0, or where a snapshot
+The cluster's image is the latest snapshot and the batches behind it. The log begins at 0, or where a snapshot
 ends: what retention takes away is what a later snapshot has too. If the disk has lost the end of the log, so that it
 would end before the latest snapshot, the log goes on from there, since a snapshot has only what was committed.
 
@@ -123,8 +123,9 @@ class MetadataLog:
         return f"<MetadataLog {self.partition!r}, {len(self.snapshots)} snapshots>"
 
     def _start_offset(self, names: Sequence[str], said: LeaderEpochCache | None) -> int:
-        """At 0, or at a snapshot. That may be in the middle of a segment: then the checkpoint of the epochs, which goes
-        with the head of the log, begins there. Otherwise it is the first snapshot that is left."""
+        """Return where the log starts: at 0, or at a snapshot. A start in the middle of a segment is known from the
+        first entry of the leader epoch checkpoint, which is truncated with the log; otherwise it is the first snapshot
+        that is left."""
         earliest = said.earliest_entry if said is not None else None
         if earliest is not None and any(snapshot.offset == earliest.start_offset for snapshot in self.snapshots):
             return earliest.start_offset
@@ -134,8 +135,10 @@ class MetadataLog:
         return self.snapshots[-1].offset if first is None else self.snapshots[0].offset
 
     def _first_damage(self, said: LeaderEpochCache | None, latest_epoch: int | None) -> tuple[int | None, bool]:
-        """The offset of the first batch that is somewhere else, or in an epoch that cannot be; and whether it is the
-        former."""
+        """Return the offset of the first damaged batch, None if there is none; and whether that batch is displaced.
+
+        A displaced batch does not begin where the one before it ends. The other kind of damage is an impossible epoch.
+        """
         for segment in self.partition.segments:
             next_offset = segment.base_offset
             for place in segment.places():
@@ -152,7 +155,7 @@ class MetadataLog:
         return None, False
 
     def forget_damage(self, now_ms: int) -> None:
-        """Cut what was written down for good and is damaged. The others have it."""
+        """Truncate the log at its first damage, although it was committed: the other voters have those records."""
         offset = self.damaged_from
         assert offset is not None
         log.warning("%s is damaged at %s: it is cut there", self.directory, offset)
@@ -188,7 +191,8 @@ class MetadataLog:
                     self._learn(batch)
 
     def _read_stored_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
-        """It had its name, so it was whole."""
+        """Return a reader of the snapshot. Raises CorruptMetadataLog if it is damaged or incomplete: only a whole file
+        ever got that name."""
         try:
             reader = self.read_snapshot(snapshot)
         except InvalidBatch as damage:
@@ -250,8 +254,8 @@ class MetadataLog:
         return self.history.is_leaving(key, high_watermark)
 
     def _end_before_start(self, epoch: int) -> OffsetAndEpoch:
-        """Where an epoch ended of which the log has nothing: only the snapshot at its start can tell. An epoch before
-        that of the snapshot ended somewhere before, and a log that has it at the start is another log."""
+        """Return the end of an epoch of which the log has no record: known only from the snapshot at the log's start.
+        For an epoch before the snapshot's, return an offset before the start, which no fetch can continue from."""
         start = self.log_start_offset
         known = next((snapshot for snapshot in self.snapshots if snapshot.offset == start), None)
         if known is not None and epoch >= known.epoch:
@@ -261,7 +265,7 @@ class MetadataLog:
     # Writing.
 
     def append(self, versioned: Sequence[VersionedRecord], epoch: int, now_ms: int) -> int:
-        """One batch of records; the offset of the last of them."""
+        """Append one batch of records; return the offset of the last of them."""
         return self.partition.append_own(memoryview(encode_batch(versioned, now_ms)), epoch, now_ms).last_offset
 
     def append_control(self, messages: Sequence[QuorumMessage], epoch: int, now_ms: int) -> int:
@@ -271,7 +275,7 @@ class MetadataLog:
         return last_offset
 
     def append_fetched(self, data: memoryview, epoch: int, now_ms: int) -> None:
-        """What the leader of that epoch has sent. InvalidBatch if it is damaged."""
+        """Append the batches that the leader of that epoch has sent. Raises InvalidBatch if they are damaged."""
         self.partition.append_as_follower(data, now_ms, epoch)
         for batch in batches(data):
             if batch.next_offset <= self.log_end_offset:
@@ -285,7 +289,7 @@ class MetadataLog:
     # Reading.
 
     def read(self, offset: int, max_bytes: int) -> memoryview:
-        """What a follower gets: whole batches, and perhaps a piece of one."""
+        """Return the records from `offset` on for a follower: whole batches, and perhaps a part of the last one."""
         found = self.partition.read(offset, max_bytes, ReadUpTo.LOG_END).data
         return memoryview(found.read() if found is not None else b"")
 
@@ -306,7 +310,7 @@ class MetadataLog:
         return read_snapshot(self._disk, self.directory, snapshot)
 
     def snapshot_taken(self, snapshot: OffsetAndEpoch) -> None:
-        """A file for it is there."""
+        """Add a snapshot whose file has been written."""
         if snapshot not in self.snapshots:
             self.snapshots = sorted([*self.snapshots, snapshot])
 

@@ -1,7 +1,7 @@
 """What a new leader writes first.
 
-The first record of an epoch says who leads it and who has voted for it. That of a new log also says who the voters are,
-if they stand there (kraft.version 1): those who follow it have not seen what it was formatted with.
+The first record of an epoch names its leader and the voters that elected it. In a new log with kraft.version 1, the
+first batch also holds the voters: nodes that fetch the log have not seen what it was formatted with.
 """
 
 from __future__ import annotations

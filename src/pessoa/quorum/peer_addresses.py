@@ -1,7 +1,7 @@
 """Where the other members of the quorum listen.
 
-The voter set tells it of voters, and comes first. Of other nodes their peers have told. A bootstrap server is an
-address without an id, so it gets one that stands in for it, below every id and every "none".
+The address of a voter comes from the voter set, that of another node from the responses of its peers. A bootstrap
+server is an address without an id, so it gets a negative id that no node has.
 """
 
 from __future__ import annotations

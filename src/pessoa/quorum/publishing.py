@@ -1,9 +1,9 @@
-"""The image of a node: follows the committed batches, and tells everybody what has changed.
+"""The metadata image of a node: replays the committed batches, and calls the subscribers with each delta.
 
     quorum ──committed batch──▶ ImagePublisher ──delta──▶ replicas, coordinators, configuration, …
 
-While a node starts it reads the whole log, and no subscriber wants to hear of topics that were deleted long ago. So the
-publisher is silent at first; `go_live` makes one delta out of everything, and from then on each batch is told.
+While a node starts it reads the whole log, and subscribers have no use for topics that were deleted long ago. So the
+publisher calls none at first; `go_live` publishes the whole image as one delta, and later each batch is a delta.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ImagePublisher:
             self._publish(delta)
 
     def load_snapshot(self, reader: SnapshotReader) -> None:
-        """For `quorum.on_snapshot`: what it says takes the place of everything so far."""
+        """Replace the image by that of a snapshot, and publish the difference. Called by `quorum.on_snapshot`."""
         delta = MetadataDelta(MetadataImage.EMPTY)
         for batch in reader.batches():
             for record in batch.records:
@@ -52,7 +52,8 @@ class ImagePublisher:
         self._publish(self.loader.restart(image))
 
     def go_live(self) -> None:
-        """The log has been read: say what there is."""
+        """Publish the whole image as one delta, after the log has been read, and from then on the delta of each
+        batch."""
         assert not self._is_live
         self._is_live = True
         self.loader.finish_deferred()

@@ -157,7 +157,7 @@ class RaftQuorum:
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next record will stand."""
+        """The offset that the next record will get."""
         return self.log.log_end_offset
 
     @property
@@ -169,7 +169,7 @@ class RaftQuorum:
         return self.raft.high_watermark
 
     def endpoint_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where a member listens for controllers; None if it is unknown."""
+        """Return the controller listener of a member; None if it is unknown."""
         if node_id == self.node_id and self.node.listeners:
             return next(iter(self.node.listeners.values()))
         return self._addresses.of(node_id, self.raft.voters)
@@ -299,7 +299,7 @@ class RaftQuorum:
         return committed
 
     def kraft_version_problem(self) -> str | None:
-        """Why the level cannot be raised at this moment, if it cannot."""
+        """Return why kraft.version cannot be raised at this moment; None if it can."""
         from pessoa.quorum.upgrading import upgrade_problem
 
         return upgrade_problem(self)
@@ -385,7 +385,7 @@ class RaftQuorum:
             self.fail(error)
 
     async def send(self, host: str, port: int, request: Message) -> Message:
-        """In the newest version that we have."""
+        """Send a request in the newest version that this node knows; return the response."""
         assert self._send is not None, "a quorum of more than one needs a way to the others"
         version = max(type(request).versions)
         return await self._send(host, port, request, version, self.settings.request_timeout_ms)
@@ -420,11 +420,11 @@ class RaftQuorum:
         await self._clock.wait_ms(duration_ms)
 
     async def wait_for_change(self, deadline_ms: int) -> bool:
-        """Until something has happened; False if nothing has, up to the deadline on the monotonic clock."""
+        """Wait until `wake` is called. Return False if it is not, up to the deadline on the monotonic clock."""
         return not self.is_closed and await self._waiters.wait(deadline_ms)
 
     def wake(self) -> None:
-        """Something has happened."""
+        """Wake every coroutine that waits in `wait_for_change`."""
         self._waiters.wake()
 
     def _set_alarm(self) -> None:

@@ -144,7 +144,7 @@ async def _update(quorum: RaftQuorum, request: UpdateRaftVoterRequest) -> Proble
 
 
 def _why_not(quorum: RaftQuorum) -> Problem | None:
-    """What keeps this node from changing the voters at this moment."""
+    """Return why this node cannot change the voters at this moment; None if it can."""
     role, history = quorum.raft.role, quorum.log.history
     if not isinstance(role, Leader):
         return Problem(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -81,7 +81,7 @@ def render_snapshot(
 
 
 def write_snapshot(disk: Disk, directory: str, snapshot: OffsetAndEpoch, pieces: Iterable[bytes | bytearray]) -> None:
-    """Durable, under its name, or not there. Also for a worker thread."""
+    """Write a snapshot file, which has its name only when all of it is durable. May be called in a worker thread."""
     part = f"{directory}/{snapshot_name(snapshot)}.part"
     disk.remove(part, missing_ok=True)
     file = disk.open(part, create=True, pooled=False)

@@ -272,7 +272,7 @@ Answer = (
 
 
 def reply_of(response: Message) -> Reply:
-    """What a peer has answered. Refused if it did not answer the question."""
+    """Return the reply of a peer. Raises Refused if its response has an error, or nothing about the metadata log."""
     if isinstance(response, fetch_api.FetchResponse):
         return _fetch_reply(response)
     assert isinstance(

@@ -45,7 +45,7 @@ class UncommittedAppends:
         return append.committed
 
     def take_committed(self, applied_offset: int, end: int) -> Iterator[UncommittedAppend]:
-        """Those that follow one another from the applied offset, below `end`."""
+        """Remove and yield the appends that follow one another from the applied offset, below `end`."""
         while self._appends and self._appends[0].base_offset == applied_offset < end:
             append = self._appends.popleft()
             applied_offset = append.batch.last_offset + 1

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def upgrade_problem(quorum: RaftQuorum) -> str | None:
-    """What keeps this node from raising the level at this moment; None if nothing does."""
+    """Return why this node cannot raise kraft.version at this moment; None if it can."""
     role = quorum.raft.role
     if not isinstance(role, Leader) or quorum.high_watermark <= role.progress.epoch_start_offset:
         return "the leader of the quorum has not committed anything of its epoch"
-    unknown = [voter.key.id for voter in _named(quorum, role) if voter.key.directory_id == ZERO_UUID]
+    unknown = [voter.key.id for voter in _voters_with_directories(quorum, role) if voter.key.directory_id == ZERO_UUID]
     if unknown:
         return f"the leader has not heard from the voters {unknown}, whose directories have to be written down"
     return None
@@ -34,17 +34,17 @@ def upgrade_problem(quorum: RaftQuorum) -> str | None:
 def upgrade_messages(quorum: RaftQuorum, level: int) -> list[QuorumMessage]:
     role = quorum.raft.role
     assert isinstance(role, Leader), f"{quorum!r} does not lead"
-    return [KRaftVersionRecord(version=0, kraft_version=level), _named(quorum, role).record()]
+    return [KRaftVersionRecord(version=0, kraft_version=level), _voters_with_directories(quorum, role).record()]
 
 
-def _named(quorum: RaftQuorum, role: Leader) -> VoterSet:
-    """The voters with their directories, as far as they are known."""
+def _voters_with_directories(quorum: RaftQuorum, role: Leader) -> VoterSet:
+    """Return the voters, with the directory id of each that has fetched from this leader."""
     own, replicas = quorum.raft.own, role.progress.replicas
 
-    def named(voter: Voter) -> Voter:
+    def with_directory(voter: Voter) -> Voter:
         if voter.key.matches(own):
             return voter._replace(key=own, listeners=quorum.node.listeners or voter.listeners)
         known = replicas.get(voter.key.id)
         return voter if known is None else voter._replace(key=known.key)
 
-    return VoterSet(map(named, quorum.raft.voters))
+    return VoterSet(map(with_directory, quorum.raft.voters))

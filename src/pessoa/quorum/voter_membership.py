@@ -46,7 +46,8 @@ async def keep_membership(quorum: RaftQuorum) -> None:
 
 
 def wanted_change(quorum: RaftQuorum) -> Message | None:
-    """What the leader should be asked for; None if all is well, or if no leader is known."""
+    """Return the request by which this node joins the voters or updates its own entry; None if there is nothing to
+    change, or no leader is known."""
     raft, history = quorum.raft, quorum.log.history
     if history.kraft_version < KRAFT_VERSION_DYNAMIC:
         return None

@@ -1,4 +1,4 @@
-"""Those who wait for something to happen in the quorum: fetches that find nothing, changes of voters, a farewell.
+"""Coroutines that wait for a change in the quorum: fetches that find no records, changes of voters, a shutdown.
 
 Whatever happens wakes all of them; each looks for itself whether it was what it waits for.
 """
@@ -21,7 +21,7 @@ class Waiters:
         return f"<Waiters: {len(self._waiters)}>"
 
     async def wait(self, deadline_ms: int) -> bool:
-        """Until something has happened; False if nothing has, up to the deadline on the monotonic clock."""
+        """Wait until `wake` is called. Return False if it is not, up to the deadline on the monotonic clock."""
         remaining_ms = deadline_ms - self._clock.monotonic_ms()
         if remaining_ms <= 0:
             return False

@@ -1,10 +1,10 @@
 """Consensus about the metadata log, as a machine that does nothing by itself (KIP-595, KIP-853, KIP-996).
 
     inputs      start, tick(now), a peer's request, a peer's answer, "so much of the log is on the disk"
-    outputs     the answer to a request; and `Ready`: what to persist, cut, write, send and tell, in this order
+    outputs     the answer to a request; and `Ready`: what to persist, truncate, write and send, in this order
 
-Read `messages` (what members say to each other), `voters` (who decides), `roles` (what a member can be), `progress`
-(what a leader knows of the others), `comparing` (where logs part), `member` (the state, and the way from role to role),
+Read `messages` (requests and replies), `voters` (the voter set), `roles` (what a member can be), `progress` (what a
+leader knows of the others), `comparing` (where logs diverge), `member` (the state, and the way from role to role),
 then `machine` (the inputs). The shell that owns the loop, the files and the connections is `pessoa.quorum`.
 
 The rules that everything rests on:

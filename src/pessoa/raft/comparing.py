@@ -1,4 +1,4 @@
-"""Two logs side by side: which of them reaches further, where they part, and where a follower has to cut.
+"""Two logs compared: which of them is more up to date, where they diverge, and where a follower has to truncate.
 
 Two logs that have a record of the same offset and epoch are the same up to there: an epoch has one leader, and a leader
 writes an offset once. So the last epoch of a log and where it ends say all that another has to know of it.
@@ -13,36 +13,39 @@ if TYPE_CHECKING:
     from pessoa.raft.ready import LogState
 
 
-class Parting(NamedTuple):
-    """Why a fetch cannot go on from its offset: the logs part at `diverging`, or only a snapshot has what is wanted."""
+class Divergence(NamedTuple):
+    """Why a fetch cannot go on from its offset: the logs diverge after `diverging`, or only `snapshot` has it."""
 
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None
 
 
 def reaches(log: LogState, last_epoch: int, log_end_offset: int) -> bool:
-    """Whether a log that ends so has at least as much as this one: what a candidate must show."""
+    """Return whether a candidate's log, with this last epoch and end offset, is at least as up to date as `log`; if
+    not, it gets no vote."""
     return (last_epoch, log_end_offset) >= (log.last_epoch, log.log_end_offset)
 
 
-def parting(log: LogState, request: Fetch) -> Parting | None:
-    """As the leader's log sees the asker's; None if the asker's is the beginning of it."""
+def find_divergence(log: LogState, request: Fetch) -> Divergence | None:
+    """Return why the fetch cannot continue from its offset; None if the log of the replica that fetches is a prefix of
+    the leader's."""
     start, snapshot = log.log_start_offset, log.latest_snapshot
     if request.offset < start and snapshot is not None:
-        return Parting(snapshot=snapshot)
+        return Divergence(snapshot=snapshot)
     if request.offset == 0 and request.last_epoch == 0 and start == 0:
         return None
     common = log.end_of_epoch(request.last_epoch)
     if common.epoch == request.last_epoch and common.offset >= request.offset:
         return None
     if common.offset < start and snapshot is not None:
-        # Not even the point at which they part is in this log.
-        return Parting(snapshot=snapshot)
-    return Parting(diverging=common)
+        # Not even the offset at which they diverge is in this log.
+        return Divergence(snapshot=snapshot)
+    return Divergence(diverging=common)
 
 
 def truncation(log: LogState, diverging: OffsetAndEpoch) -> int:
-    """Where a follower cuts: the leader's log up to `diverging` and no further may be the same as its own."""
+    """Return the offset to which a follower truncates, given the `diverging` offset and epoch of its leader: only up to
+    there can the two logs be equal."""
     end = min(diverging.offset, log.log_end_offset)
     if diverging.epoch > 0:
         own = log.end_of_epoch(diverging.epoch)

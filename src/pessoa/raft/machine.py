@@ -33,7 +33,7 @@ is merely late is no reason to doubt: that is what the fetch timeout is for.
 
 from __future__ import annotations
 
-from pessoa.raft.comparing import parting, reaches, truncation
+from pessoa.raft.comparing import find_divergence, reaches, truncation
 from pessoa.raft.member import Member
 from pessoa.raft.memory import Memory
 from pessoa.raft.messages import (
@@ -88,7 +88,8 @@ class Raft(Member):
                 return min(over_ms, requests.deadline_ms)
 
     def start(self, now_ms: int, stored: ElectionState | None) -> None:
-        """Go on where the disk says that this member was. Its high watermark is for a leader to tell."""
+        """Begin in the role that the stored election state implies. The high watermark is unknown until a leader names
+        it."""
         self.election = stored if stored is not None else ElectionState()
         if self._log.last_epoch > self.epoch:
             # The state is older than the log: whatever was said in that epoch, say nothing more in it.
@@ -99,22 +100,22 @@ class Raft(Member):
         if self.leader_id != NO_NODE:
             self._follow(now_ms, self.epoch, self.leader_id)
         else:
-            self._detach(now_ms, self.epoch, wait_ms=self._patience.moment_ms() if len(self.voters) > 1 else 0)
+            self._detach(now_ms, self.epoch, wait_ms=self._patience.random_delay_ms() if len(self.voters) > 1 else 0)
         self.tick(now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Do what is due. Nothing is due afterwards: the shell rings at `deadline_ms`, and would ring for ever."""
         match self.role:
             case Unattached(election_ms, _) if election_ms <= now_ms:
-                self._prospect(now_ms)
+                self._become_prospective(now_ms)
             case Prospective(election_ms, _) if election_ms <= now_ms:
                 self._lose(now_ms)
             case Candidate(election_ms, _) if election_ms <= now_ms:
-                self._prospect(now_ms)
+                self._become_prospective(now_ms)
             case Follower(silence_ms, _) if silence_ms <= now_ms:
                 self._miss_leader(now_ms)
             case Leader() if not self._counts:
-                # It has led those who removed it up to the point where that was committed.
+                # A leader that was removed from the voters leads until its removal is committed.
                 self._resign(now_ms)
             case Leader(progress, _):
                 contact_ms = progress.last_contact_ms(self.voters)
@@ -138,27 +139,28 @@ class Raft(Member):
     # Inputs: the log.
 
     def appended(self, now_ms: int) -> None:
-        """The log has been cut, or what was fetched has been written."""
+        """Advance the high watermark and fetch again, after the log was truncated or the fetched records were
+        written."""
         if isinstance(self.role, Follower):
             self._advance(min(self.role.leader_high_watermark, self._log.log_end_offset))
-            self._maybe_recollect()
+            self._maybe_restore_memory()
             self._fetch_when_durable(now_ms, self.role.fetching)
         self._send_due(now_ms)
 
     def flushed(self, now_ms: int) -> None:
-        """More of the log is on the disk."""
+        """Advance the high watermark of a leader, or let a follower fetch again: more of the log is on the disk."""
         match self.role:
             case Leader(progress, _):
                 self._advance(progress.committed(self.voters, self._log.durable_end_offset))
             case Follower(_, fetching) if fetching.in_flight is None and fetching.due_ms == NEVER:
-                self._maybe_recollect()
+                self._maybe_restore_memory()
                 self._fetch_when_durable(now_ms, fetching)
             case Unattached(_, fetching) if fetching is not None and fetching.in_flight is None:
                 self._fetch_when_durable(now_ms, fetching)
         self._send_due(now_ms)
 
     def voters_changed(self, now_ms: int, voters: VoterSet) -> None:
-        """The log says who the voters are."""
+        """Take over the voters of the latest VotersRecord in the log."""
         self.voters = voters
         match self.role:
             case Leader(progress, requests):
@@ -168,9 +170,9 @@ class Raft(Member):
                 for node_id in [one for one in requests.due_ms if one not in voters.by_id]:
                     requests.done(node_id)
                 self._advance(progress.committed(voters, self._log.durable_end_offset))
-            case Prospective() | Candidate() if not self._may_stand:
+            case Prospective() | Candidate() if not self._may_become_candidate:
                 self._detach(now_ms, self.epoch)
-            case Unattached(election_ms, _) if (election_ms == NEVER) == self._may_stand:
+            case Unattached(election_ms, _) if (election_ms == NEVER) == self._may_become_candidate:
                 self._detach(now_ms, self.epoch)
 
     def snapshot_loaded(self, now_ms: int) -> None:
@@ -218,7 +220,7 @@ class Raft(Member):
                 self._move(self.election._replace(voted=request.candidate))
             if self.memory is Memory.NEW:
                 self._first_choice = request.candidate
-            if isinstance(self.role, Unattached) and self._may_stand:
+            if isinstance(self.role, Unattached) and self._may_become_candidate:
                 self.role.election_ms = now_ms + self._patience.election_ms()
         return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
 
@@ -239,7 +241,7 @@ class Raft(Member):
         error = self._check_leader(request)
         if error is not ErrorCode.NONE:
             return EpochReply(error, self.epoch, self.leader_id)
-        self._learn(now_ms, request.epoch, request.leader_id)
+        self._maybe_transition(now_ms, request.epoch, request.leader_id)
         if isinstance(self.role, Follower) and self.role.fetching.in_flight is None and not self._awaits_snapshot:
             # There is no reason to wait with the next fetch: the leader is there.
             self._fetch_when_durable(now_ms, self.role.fetching)
@@ -250,14 +252,14 @@ class Raft(Member):
         error = self._check_leader(request)
         if error is not ErrorCode.NONE:
             return EpochReply(error, self.epoch, self.leader_id)
-        self._learn(now_ms, request.epoch, request.leader_id)
-        if isinstance(self.role, Follower) and self._may_stand and request.leader_id == self.leader_id:
+        self._maybe_transition(now_ms, request.epoch, request.leader_id)
+        if isinstance(self.role, Follower) and self._may_become_candidate and request.leader_id == self.leader_id:
             position = next(
                 (index for index, key in enumerate(request.successors) if key.matches(self.own)),
                 len(request.successors),
             )
             self.role.trusts_leader = False
-            wait_ms = 0 if position == 0 else self._patience.moment_ms() * (1 << min(position - 1, 6))
+            wait_ms = 0 if position == 0 else self._patience.random_delay_ms() * (1 << min(position - 1, 6))
             self.role.silence_ms = now_ms + wait_ms
             self.tick(now_ms)
         return EpochReply(ErrorCode.NONE, self.epoch, self.leader_id)
@@ -272,14 +274,14 @@ class Raft(Member):
         return ErrorCode.NONE
 
     def fetch(self, now_ms: int, request: Fetch) -> FetchReply:
-        """Whether the asker may go on from its offset. If so, the shell reads the records for it."""
+        """Return whether the replica may continue from its offset; if so, the shell reads the records for it."""
         role = self.role
         if not isinstance(role, Leader) or request.epoch != self.epoch:
             return self._refuse_fetch(request)
         answer = FetchReply(ErrorCode.NONE, self.epoch, self.leader_id, self.high_watermark)
-        apart = parting(self._log, request)
-        if apart is not None:
-            return answer._replace(diverging=apart.diverging, snapshot=apart.snapshot)
+        divergence = find_divergence(self._log, request)
+        if divergence is not None:
+            return answer._replace(diverging=divergence.diverging, snapshot=divergence.snapshot)
         if request.replica.id >= 0:
             role.progress.fetched(request.replica, request.offset, self._log.log_end_offset, now_ms)
             role.progress.forget_observers(self.voters)
@@ -289,7 +291,8 @@ class Raft(Member):
         return answer._replace(high_watermark=self.high_watermark)
 
     def fetched_snapshot(self, now_ms: int, key: ReplicaKey) -> None:
-        """A replica reads a snapshot from this leader: a sign of life, though not of progress."""
+        """Note that a replica fetches a snapshot from this leader: it is alive, though its log end offset has not
+        moved."""
         if isinstance(self.role, Leader):
             progress = self.role.progress
             progress.fetched(key, max(progress.end_offset_of(key), 0), NEVER, now_ms)
@@ -311,7 +314,7 @@ class Raft(Member):
             assert isinstance(reply, FetchReply)
             self._fetched(now_ms, request, reply)
         elif self._is_news(reply):
-            self._learn(now_ms, reply.epoch, reply.leader_id)
+            self._maybe_transition(now_ms, reply.epoch, reply.leader_id)
         elif request.epoch == self.epoch:
             if isinstance(role, Prospective | Candidate) and isinstance(reply, VoteReply):
                 self._count(now_ms, role, peer, request, reply)
@@ -322,7 +325,8 @@ class Raft(Member):
         self._send_due(now_ms)
 
     def failed(self, now_ms: int, peer: int, request: Request, why: Unanswered) -> None:
-        """No answer came."""
+        """Send the request again after the retry backoff, since `peer` has not answered it; EndEpoch is not repeated. A
+        follower whose leader has disconnected also begins to doubt the leader."""
         role = self.role
         again_ms = now_ms + self._timeouts.retry_backoff_ms
         match role:
@@ -349,8 +353,11 @@ class Raft(Member):
         return reply.epoch > self.epoch and self._is_plausible(reply.epoch)
 
     def _is_plausible(self, epoch: int) -> bool:
-        """Epochs are never taken back, and there are 2³¹ of them. A node that names one that no elections can have led
-        to has a damaged disk or bad intentions, and would take the rest of them from everybody."""
+        """Return whether elections can have led to this epoch.
+
+        Epochs never go back, and there are 2³¹ of them: a node with a damaged disk, or a malicious one, could use them
+        all up for the whole quorum.
+        """
         return epoch <= self.epoch + MAX_EPOCH_LEAP or self._knows_nothing
 
     @property
@@ -381,7 +388,7 @@ class Raft(Member):
             fetching.in_flight = None
             fetching.due_ms = now_ms + self._timeouts.retry_backoff_ms
         if self._is_news(reply):
-            self._learn(now_ms, reply.epoch, reply.leader_id)
+            self._maybe_transition(now_ms, reply.epoch, reply.leader_id)
             return
         if not is_awaited or not isinstance(role, Follower):
             return
@@ -406,4 +413,4 @@ class Raft(Member):
             role.leader_high_watermark = reply.high_watermark
             # The rest of it when the records are in the log, see `appended`.
             self._advance(min(reply.high_watermark, self._log.log_end_offset))
-            self._maybe_recollect()
+            self._maybe_restore_memory()

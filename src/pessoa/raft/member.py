@@ -2,7 +2,8 @@
 
     role          what it is, with what it has to remember meanwhile (`pessoa.raft.roles` has the diagram)
     election      epoch, leader and vote. After the start only `_move` changes them, and `Ready` persists what it sets
-    transitions   _detach, _follow, _prospect, _stand, _lead, _resign: each replaces the role by a new one
+    transitions   _detach, _follow, _become_prospective, _become_candidate, _lead, _resign: each replaces the role by a
+                  new one
     sending       what the role has to send by now. A voter's fetch waits until its disk has what it fetched before
     committing    `_advance` moves the high watermark, which never goes back
 
@@ -44,7 +45,7 @@ from pessoa.raft.voters import VoterSet
 
 
 class Member:
-    """Of a quorum; `pessoa.raft.machine.Raft` adds the inputs."""
+    """A member of a quorum; `pessoa.raft.machine.Raft` adds the inputs."""
 
     def __init__(
         self,
@@ -58,8 +59,8 @@ class Member:
         can_vote: bool = True,
         memory: Memory = Memory.WHOLE,
     ) -> None:
-        """`bootstrap` are whom to ask for the leader where no voters are known. A member that only ever observes, the
-        broker on a node without a controller, says so with `can_vote`."""
+        """`bootstrap` are the servers to ask for the leader while no voters are known. `can_vote` is False for a member
+        that only ever observes: the broker on a node without a controller."""
         self.own = own
         self.voters = voters
         self.election = ElectionState()
@@ -72,7 +73,8 @@ class Member:
         self._bootstrap = bootstrap
         self._can_vote = can_vote
         self.memory = memory
-        # For whom a member without any memory has voted: they began together, so what that one has since is its own.
+        # The candidate for which a member with a new disk has voted: both began together, so records that the candidate
+        # has got since are no sign of a record that this member has lost.
         self._first_choice: ReplicaKey | None = None
         self._ready = Ready()
         # A snapshot is being fetched: the log is on hold.
@@ -92,7 +94,7 @@ class Member:
 
     @property
     def leader_id(self) -> int:
-        """Who leads, as far as this member knows."""
+        """The id of the leader, as far as this member knows it."""
         return NO_NODE if isinstance(self.role, Resigned) else self.election.leader_id
 
     @property
@@ -113,7 +115,7 @@ class Member:
         return self.is_voter or self._log.is_leaving(self.own, self.high_watermark)
 
     @property
-    def _may_stand(self) -> bool:
+    def _may_become_candidate(self) -> bool:
         return self.memory is not Memory.DAMAGED and self._counts
 
     # Transitions.
@@ -123,11 +125,12 @@ class Member:
         if election != self.election:
             self.election = self._ready.persist = election
 
-    def _learn(self, now_ms: int, epoch: int, leader_id: int) -> None:
-        """Another node knows of this epoch, and perhaps of its leader."""
+    def _maybe_transition(self, now_ms: int, epoch: int, leader_id: int) -> None:
+        """Move to `epoch`, or follow its leader, if another node has named an epoch or a leader that this member does
+        not know."""
         if epoch < self.epoch or leader_id == self.own.id:
             if epoch > self.epoch:
-                # Led by this very member, in a life that it has forgotten.
+                # This member led that epoch, and has lost the election state of that time.
                 self._detach(now_ms, epoch + 1)
             return
         if leader_id == NO_NODE:
@@ -138,7 +141,7 @@ class Member:
         else:
             assert leader_id == self.leader_id, f"{self!r} hears that {leader_id} leads epoch {epoch}"
             if isinstance(self.role, Prospective):
-                # The leader itself has come back, or a node that hears it.
+                # The leader can be reached again, or a node that reaches it has named it.
                 self._follow(now_ms, epoch, leader_id)
 
     def _detach(self, now_ms: int, epoch: int, wait_ms: int | None = None) -> None:
@@ -147,9 +150,9 @@ class Member:
         else:
             self._move(self.election._replace(leader_id=NO_NODE))
         self._awaits_snapshot = False
-        if self._may_stand:
+        if self._may_become_candidate:
             wait_ms = self._patience.election_ms() if wait_ms is None else wait_ms
-            # Its voters may be of yesterday, and a leader that is none of them does not look for it (KAFKA-17030).
+            # The voters it knows may be outdated, and a leader that is not among them sends it nothing (KAFKA-17030).
             self.role = Unattached(now_ms + wait_ms, Fetching(now_ms) if self._bootstrap else None)
         else:
             self.role = Unattached(NEVER, Fetching(now_ms))
@@ -164,9 +167,9 @@ class Member:
         self._fetch_when_durable(now_ms, fetching)
         self._send_due(now_ms)
 
-    def _prospect(self, now_ms: int) -> None:
-        """Would a majority elect this member?"""
-        assert self._may_stand, f"{self!r} is no voter, or must not be one"
+    def _become_prospective(self, now_ms: int) -> None:
+        """Become prospective: ask the voters whether they would elect this member, in the epoch as it is (pre-vote)."""
+        assert self._may_become_candidate, f"{self!r} is no voter, or must not be one"
         self._awaits_snapshot = False
         role = self.role = Prospective(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
         if self.is_voter:
@@ -174,8 +177,8 @@ class Member:
         self._maybe_win(now_ms, role)
         self._send_due(now_ms)
 
-    def _stand(self, now_ms: int) -> None:
-        """Begin an epoch, with this member's own vote."""
+    def _become_candidate(self, now_ms: int) -> None:
+        """Begin a new epoch as a candidate, with this member's own vote, and ask the other voters for theirs."""
         self._move(ElectionState(self.epoch + 1, NO_NODE, self.own))
         role = self.role = Candidate(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
         if self.is_voter:
@@ -187,12 +190,12 @@ class Member:
         if len(role.granted) < self.voters.majority:
             return
         if isinstance(role, Prospective):
-            self._stand(now_ms)
+            self._become_candidate(now_ms)
         else:
             self._lead(now_ms, tuple(sorted(role.granted)))
 
     def _rejected(self, now_ms: int, role: Prospective | Candidate) -> None:
-        """A majority cannot be had any more."""
+        """End an election in which a majority cannot be reached any more; a candidate tries again after a backoff."""
         if isinstance(role, Prospective):
             self._lose(now_ms)
         else:
@@ -201,7 +204,7 @@ class Member:
 
     def _lose(self, now_ms: int) -> None:
         if self.leader_id != NO_NODE:
-            # The others hear it. Asking them again and again would not make it easier to reach.
+            # The other voters reach the leader. Further pre-votes would not help this member to reach it.
             self._follow(now_ms, self.epoch, self.leader_id, is_patient=True)
         else:
             self._detach(now_ms, self.epoch)
@@ -221,14 +224,14 @@ class Member:
         self.role = Resigned(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()), successors)
 
     def _miss_leader(self, now_ms: int) -> None:
-        if self._may_stand:
-            self._prospect(now_ms)
+        if self._may_become_candidate:
+            self._become_prospective(now_ms)
         else:
             self._detach(now_ms, self.epoch)
 
     def _doubt_leader(self, now_ms: int, role: Follower) -> None:
-        if not role.is_patient and self._may_stand:
-            role.silence_ms = min(role.silence_ms, now_ms + self._patience.moment_ms())
+        if not role.is_patient and self._may_become_candidate:
+            role.silence_ms = min(role.silence_ms, now_ms + self._patience.random_delay_ms())
         role.trusts_leader = False
 
     # Sending.
@@ -265,8 +268,8 @@ class Member:
         self._ready.sends.append((peer, request))
 
     def _fetch_when_durable(self, now_ms: int, fetching: Fetching) -> None:
-        """A voter's fetch says what it has on its disk; so it waits for the disk. So does an observer that may become
-        one: what it has said counts from then on."""
+        """Make the next fetch due when everything up to the log end offset is on the disk: with the offset of its fetch
+        a voter promises to keep what is below, and so does an observer, which may become a voter."""
         if self._awaits_snapshot or (self._can_vote and self._log.durable_end_offset < self._log.log_end_offset):
             fetching.due_ms = NEVER
         else:
@@ -294,9 +297,10 @@ class Member:
                 # Of all that was ever committed, a leader has everything.
                 self.memory = Memory.WHOLE
 
-    def _maybe_recollect(self) -> None:
-        """A leader that has committed something of its own epoch knows of all that was ever committed. A voter that
-        has that on its disk has all that it can have promised to keep."""
+    def _maybe_restore_memory(self) -> None:
+        """Set the memory to WHOLE once this follower has, on its disk, everything up to a high watermark of its leader
+        that lies in the leader's own epoch: such a leader has all that was ever committed, so this voter then has all
+        that it can have promised to keep."""
         if self.memory is Memory.WHOLE or not isinstance(self.role, Follower):
             return
         committed = self.role.leader_high_watermark

@@ -1,7 +1,7 @@
-"""What the members of a quorum say to each other, without the frames of the wire.
+"""The requests and replies between the members of a quorum, without their encoding.
 
-Each request has one answer, and every answer names the leader and the epoch that its sender knows of. That is how news
-travels: a node that hears of a higher epoch moves to it, whatever the question was.
+Each request has one reply, and every reply names the leader and the epoch that its sender knows: a node that gets a
+reply with a higher epoch moves to that epoch, whatever it had asked.
 
 `pessoa.quorum.translation` turns these into Kafka's requests and responses and back.
 """
@@ -59,7 +59,7 @@ class Vote(NamedTuple):
     last_epoch: int
     log_end_offset: int
     pre_vote: bool
-    # Whom it is for, as the sender knows them.
+    # The voter to which it is sent, as the sender knows it.
     voter: ReplicaKey
 
 
@@ -101,7 +101,7 @@ class VoteReply(NamedTuple):
 
 
 class EpochReply(NamedTuple):
-    """To BeginEpoch and EndEpoch."""
+    """The response to BeginEpoch and EndEpoch."""
 
     error: ErrorCode
     epoch: int
@@ -122,7 +122,8 @@ class FetchReply(NamedTuple):
 
     @property
     def is_readable(self) -> bool:
-        """Whether the asker's log is the beginning of this one, so that it can go on."""
+        """Whether the log of the replica that fetched is a prefix of the leader's, so that it can append the
+        records."""
         return self.error is ErrorCode.NONE and self.diverging is None and self.snapshot is None
 
 

@@ -1,6 +1,6 @@
 """How long a member waits before it tries to be elected.
 
-Always with a part of chance, so that of several who think of it at once one is first.
+Each wait has a random part, so that of several members that miss their leader at once one is first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pessoa.raft.ready import Timeouts
 
-# Two candidates in one epoch both lose; who comes back first wins the next one.
+# Two candidates in one epoch may both lose; the one that tries again first wins the next epoch.
 _FIRST_BACKOFF_MS = 50
 _MAX_DOUBLINGS = 10
 
@@ -23,15 +23,15 @@ class Patience:
         self._random_below = random_below
 
     def election_ms(self) -> int:
-        """For a leader to show itself, or for votes to come in."""
+        """Return how long to wait for a leader, or for votes, before the next election."""
         timeout_ms = self._timeouts.election_timeout_ms
         return timeout_ms + self._random_below(max(1, timeout_ms))
 
-    def moment_ms(self) -> int:
-        """Where there is no reason to wait but the others."""
+    def random_delay_ms(self) -> int:
+        """Return a short random wait, which keeps several members from becoming candidates at the same time."""
         return 1 + self._random_below(max(1, self._timeouts.election_timeout_ms // 10))
 
     def backoff_ms(self, lost_elections: int) -> int:
-        """After so many elections in a row that were begun and lost."""
+        """Return how long a candidate waits after so many lost elections in a row."""
         bound_ms = _FIRST_BACKOFF_MS << min(lost_elections, _MAX_DOUBLINGS)
         return 1 + self._random_below(max(1, min(self._timeouts.election_backoff_max_ms, bound_ms)))

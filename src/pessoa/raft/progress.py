@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 UNKNOWN = -1
 # An observer that has not fetched for so long is forgotten, as in Kafka.
 OBSERVER_SESSION_MS = 300_000
-# Any number may stand in a fetch; so many observers are remembered, those who fetched last.
+# A fetch may name any replica id, so only the observers that fetched last are remembered.
 MAX_OBSERVERS = 1_000
 
 
@@ -38,7 +38,7 @@ class ReplicaProgress:
         self._leader_end_at_last_fetch = UNKNOWN
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        # KIP-836: caught up is who has now what there was when they asked before.
+        # KIP-836: a replica is caught up if it now has all that the leader had at the replica's previous fetch.
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
         elif self._leader_end_at_last_fetch != UNKNOWN and offset >= self._leader_end_at_last_fetch:
@@ -49,7 +49,8 @@ class ReplicaProgress:
 
 
 class Progress:
-    """By id. `since_ms` is when the leadership began: silence is counted from there."""
+    """The replicas that fetch from a leader, by id. `since_ms` is when it became the leader: before the first fetch of
+    a replica, its silence is counted from there."""
 
     def __init__(self, own: ReplicaKey, epoch_start_offset: int, since_ms: int) -> None:
         self.own = own
@@ -68,7 +69,7 @@ class Progress:
         known.fetched(offset, leader_end_offset, now_ms)
 
     def forget_observers(self, voters: VoterSet) -> None:
-        """Those beyond what is remembered."""
+        """Remove the observers whose last fetch is the longest ago, where more than `MAX_OBSERVERS` are known."""
         if len(self.replicas) <= MAX_OBSERVERS + len(voters):
             return
         observers = [one for one in self.replicas.values() if not voters.has(one.key)]
@@ -86,7 +87,8 @@ class Progress:
         return UNKNOWN if known is None or not known.key.matches(key) else known.last_fetch_ms
 
     def committed(self, voters: VoterSet, own_durable_end_offset: int) -> int:
-        """How far a majority is, if that includes something of this epoch; otherwise -1."""
+        """Return the highest offset that a majority of the voters has reached; -1 if that is not beyond the start of
+        this epoch."""
         ends = sorted(
             (own_durable_end_offset if voter.key.matches(self.own) else self.end_offset_of(voter.key))
             for voter in voters
@@ -98,7 +100,8 @@ class Progress:
         return reached if reached > self.epoch_start_offset else UNKNOWN
 
     def last_contact_ms(self, voters: VoterSet) -> int | None:
-        """Since when a majority has been silent; None if no others are needed for one."""
+        """Return the latest time since which a majority of the voters has fetched; None if the leader is a majority by
+        itself."""
         needed = voters.majority - (1 if voters.has(self.own) else 0)
         if needed == 0:
             return None

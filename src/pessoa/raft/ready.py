@@ -33,11 +33,11 @@ class LogState(Protocol):
     def log_end_offset(self) -> int: ...
     @property
     def durable_end_offset(self) -> int:
-        """Everything before it is on the disk."""
+        """The offset below which every record is on the disk."""
 
     @property
     def last_epoch(self) -> int:
-        """Of the last record, or of the snapshot before the first one; 0 if there is nothing."""
+        """The epoch of the last record, or of the snapshot if the log is empty; 0 if there is neither."""
 
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None: ...
@@ -49,7 +49,7 @@ class LogState(Protocol):
 
 
 class Ready:
-    """In the order in which it is to be carried out. See the head of `pessoa.raft.machine`."""
+    """What the shell has to do, in this order. See the head of `pessoa.raft.machine`."""
 
     __slots__ = ("opens_epoch", "persist", "records", "sends", "snapshot", "truncate_to")
 

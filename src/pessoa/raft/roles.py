@@ -26,13 +26,13 @@ AT_ONCE = 0
 
 
 class Repeated:
-    """To whom a request still has to be sent, and when."""
+    """The voters to which a request still has to be sent, each with the time at which it is due."""
 
     def __init__(self, now_ms: int, *ids: int) -> None:
         self.due_ms: dict[int, int] = dict.fromkeys(ids, now_ms)
 
     def take_due(self, now_ms: int) -> list[int]:
-        """Those to send to now; they are on their way then."""
+        """Return the voters to which the request is due; it is in flight to them then, and not due before `again`."""
         due = [node_id for node_id, at_ms in self.due_ms.items() if at_ms <= now_ms]
         for node_id in due:
             self.due_ms[node_id] = NEVER
@@ -74,7 +74,7 @@ class Unattached:
     __slots__ = __match_args__ = ("election_ms", "fetching")
 
     def __init__(self, election_ms: int, fetching: Fetching | None = None) -> None:
-        # NEVER for an observer, who just goes on asking around.
+        # NEVER for an observer, which only fetches until it finds the leader.
         self.election_ms = election_ms
         self.fetching = fetching
 
@@ -109,7 +109,7 @@ class Follower:
         self.fetching = fetching
         # Whether there is reason to believe that the leader is well: it has answered, and the connection still stands.
         self.trusts_leader = False
-        # Whether it has just asked the others, and they still hear the leader.
+        # Whether it has just lost a pre-vote, because the other voters still reach the leader.
         self.is_patient = is_patient
         # How far the leader has said that its log is committed.
         self.leader_high_watermark = -1

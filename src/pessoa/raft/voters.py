@@ -1,4 +1,4 @@
-"""Who decides: the voters of the quorum, and how they have changed along the log.
+"""The voters of the quorum, and how they have changed along the log.
 
 The voters come from the configuration (`controller.quorum.voters`, kraft.version 0) or stand in the log itself, in a
 KRaftVersion and a Voters record (kraft.version 1, KIP-853). In the log, the latest Voters record counts from the moment
@@ -35,7 +35,7 @@ class Voter(NamedTuple):
 
     @property
     def address(self) -> Address | None:
-        """Where the others reach it: its first listener, which is how Kafka's controllers name theirs."""
+        """The address at which other members reach this voter: its first listener, as with Kafka's controllers."""
         return next(iter(self.listeners.values()), None)
 
 
@@ -47,7 +47,7 @@ class VoterSet:
 
     @classmethod
     def of(cls, *ids: int) -> VoterSet:
-        """Voters of whom nothing but the id is known."""
+        """Return voters of which only the ids are known."""
         return cls(Voter(ReplicaKey(node_id), {}) for node_id in ids)
 
     @classmethod
@@ -77,7 +77,7 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many must agree."""
+        """How many voters must agree."""
         return len(self.by_id) // 2 + 1
 
     def has(self, key: ReplicaKey) -> bool:
@@ -170,7 +170,7 @@ class VoterHistory:
 
     @property
     def voters_offset(self) -> int:
-        """Where the latest voters stand in the log; -1 if they do not."""
+        """The offset of the latest VotersRecord in the log; -1 if there is none."""
         return self._voters[-1][0] if self._voters else -1
 
     @property
@@ -178,7 +178,7 @@ class VoterHistory:
         return self._versions[-1][1] if self._versions else KRAFT_VERSION_STATIC
 
     def voters_before(self, end_offset: int) -> VoterSet | None:
-        """As the log up to there says; None if it says nothing."""
+        """Return the latest voter set in the log below `end_offset`; None if the log has none there."""
         return next((voters for offset, voters in reversed(self._voters) if offset < end_offset), None)
 
     def version_before(self, end_offset: int) -> int:
