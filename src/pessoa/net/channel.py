@@ -51,7 +51,7 @@ class ChannelFailed(Exception):
 
 
 class ChannelTimedOut(ChannelFailed):
-    """Nothing has come within the time; the peer may be well, and slow."""
+    """No response has come within the time; the peer may be alive, and slow."""
 
 
 class Login(Protocol):
@@ -164,7 +164,7 @@ class _Connection(asyncio.BufferedProtocol):
         return question.answer
 
     def lose(self, why: str) -> None:
-        """Nothing more will come; every request that waits fails with the reason."""
+        """Fail every request that waits for a response: the connection has ended."""
         if self.why_lost is not None:
             return
         self.why_lost = why
@@ -206,7 +206,7 @@ class Channel:
         self._connection: _Connection | None = None
         self._connecting: asyncio.Task[_Connection] | None = None
         self._is_closed = False
-        # Told when the peer, or the network, ends a connection.
+        # Called when the peer, or the network, ends a connection.
         self.on_lost: Callable[[], None] = lambda: None
 
     def __repr__(self) -> str:

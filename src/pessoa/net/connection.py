@@ -2,7 +2,7 @@
 
     bytes ──▶ ReceiveBuffer ──▶ next_frame ──▶ served by the shell
                                                           │
-    bytes ◀── output ◀─────── order of answers ◀──────────┴── answer, or owe and later settle
+    bytes ◀── output ◀─────── order of answers ◀──────────┴── answer, or defer_response and later settle
 
 The shell (`server_protocol.py`) puts what the socket brings into `space` and says so with `received`. Then it takes a
 turn: it serves every frame that `next_frame` gives, sends `output`, and does what `end_turn` says:
@@ -18,8 +18,9 @@ As in Kafka, a connection has one request in progress at a time, so answers leav
 exception is for producers: while a request waits for replicas alone (`lets_next_in`), requests of the same API are
 served, so that one round of replication carries all that a producer has sent ahead. Their answers wait for their turn:
 
-    nothing owed ──owe──▶ one answer owed, no frame is given ──settle──▶ nothing owed
-                 ──owe, lets_next_in──▶ frames of that API are given, up to _MAX_OWED ──settle…──▶ nothing owed
+    nothing owed ──defer_response──▶ one answer owed, no frame is given ──settle──▶ nothing owed
+                 ──defer_response, lets_next_in──▶ frames of that API are given, up to _MAX_OWED ──settle…──▶ nothing
+                                                                                                              owed
 
 Limits: `_MAX_OWED` answers are owed to a producer; `_MAX_AT_ONCE` requests are served in a turn, before those of other
 connections; `_PIPELINED_BYTES` are read ahead of the request in progress; nothing is given while the peer does not read
@@ -216,12 +217,13 @@ class Connection:
             raise ProtocolViolation(f"API {api} was asked for before authentication")
 
     def mute(self, until_ms: int) -> None:
-        """Serve and read nothing until then, or until a later time that was said before."""
+        """Serve and read nothing until `until_ms`, or until the later time of an earlier call."""
         if not self.is_draining and (self.muted_until_ms is None or self.muted_until_ms < until_ms):
             self.muted_until_ms = until_ms
 
     def unmute(self, now_ms: int) -> int:
-        """Go on if the time has come. Return for how many milliseconds the connection stays muted."""
+        """Serve and read again if the mute time is over. Return for how many milliseconds the connection stays
+        muted."""
         if self.muted_until_ms is None:
             return 0
         if now_ms < self.muted_until_ms and not self.is_draining:
@@ -247,14 +249,15 @@ class Connection:
         self.output_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
         return self.output_bytes > _WRITE_BYTES
 
-    def owe(self, pending: object, frame: Frame, *, lets_next_in: bool) -> None:
-        """The answer to the last frame comes later: `pending` stands for it."""
+    def defer_response(self, pending: object, frame: Frame, *, lets_next_in: bool) -> None:
+        """Note that the response to the last frame comes later, as `pending`. Responses leave in the order of their
+        requests."""
         self._pipelined_api = _api_of(frame) if lets_next_in else _NO_API
         self._owed.append(pending)
 
     def settle(self, pending: object, answer: list[Buffer] | None, now_ms: int) -> bool:
-        """The answer that was owed; None: the peer wants none. Return whether its turn has come: then there may be
-        output, and a turn should follow."""
+        """Take the response that `pending` stood for; None if the peer wants none. Return whether it was the first that
+        is owed: then there may be output, and a turn should follow."""
         owed = self._owed
         if owed[0] is not pending:
             owed[owed.index(pending)] = [] if answer is None else answer
@@ -272,7 +275,7 @@ class Connection:
         return True
 
     def drop(self, pending: object) -> None:
-        """The answer cannot be made."""
+        """Remove `pending` from the responses that are owed: it cannot be made."""
         self._owed.remove(pending)
 
     # What comes next.

@@ -25,7 +25,7 @@ LONGEST_TURN_S = 30.0
 
 
 class ConnectionRefused(Exception):
-    """The key that says so, and its value."""
+    """A connection is refused: the configuration key of the limit, and its value."""
 
 
 class ConnectionHeld(Exception):

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from pessoa.wire.frames import Buffer
 
-# What is smaller is cheaper to read, and to send together with what stands around it.
-WORTH_SENDING_BYTES = 32 * 1024
+# What is smaller is cheaper to read, and to send together with what stands around it (docs/decisions/0014).
+WORTH_SENDING_BYTES = 128 * 1024
 # What the transport gets of an answer while the socket is full.
 _PIECE_BYTES = 16 * 1024
 # What is read at a time of a file that has no descriptor.
@@ -59,7 +59,8 @@ class InFile:
         raise NotImplementedError
 
     def place(self) -> FilePlace | None:
-        """Where they are, good until any other file is used; None for a file in memory. Raises RangeLost."""
+        """Return the descriptor and the position of these bytes, valid until any other file is used; None for a file in
+        memory. Raises RangeLost."""
         raise NotImplementedError
 
     def read(self, size: int = _ALL) -> bytes:
@@ -72,7 +73,7 @@ class InFile:
 
 
 def read_ranges(answers: Iterable[object]) -> list[Buffer]:
-    """The same bytes, all of them in memory. Raises RangeLost."""
+    """Return the same buffers with the bytes of file ranges read into memory. Raises RangeLost."""
     return [cast("Buffer", one.read() if isinstance(one, InFile) else one) for one in answers]
 
 
@@ -155,7 +156,7 @@ class FileSender:
         return sent
 
     def _take(self, count: int) -> None:
-        """So many bytes of the first buffer are sent."""
+        """Remove `count` bytes, which have been sent, from the first buffer."""
         first = cast("Buffer | InFile", self._rest[0])
         if count == len(first):
             self._rest.popleft()
@@ -179,7 +180,7 @@ class FileSender:
 
 
 def file_sender(transport: asyncio.Transport) -> FileSender | None:
-    """None for transports that do more than to pass bytes on to a socket."""
+    """Return a sender for the transport; None unless it is a plain TCP transport of uvloop on Linux."""
     uvloop = sys.modules.get("uvloop.loop")
     if uvloop is None or type(transport) is not uvloop.TCPTransport or not sys.platform.startswith("linux"):
         return None

@@ -25,7 +25,7 @@ _LARGEST_KEPT_BYTES = 16 * 1024 * 1024
 
 
 def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
-    """Whether this C library can be told. Only glibc has the fault, and the knob."""
+    """Make the C library keep so much freed memory; return whether it can. Only glibc needs it, and has the setting."""
     from ctypes import CDLL
 
     try:

@@ -25,10 +25,10 @@ _SWEEP_MS = 1_000
 
 
 class Handshake(Protocol):
-    """One side of a connection."""
+    """The handshake of one connection."""
 
     def step(self) -> None:
-        """Go on with what has come."""
+        """Continue the handshake with the bytes that were received."""
 
     def give_up(self, why: str) -> None:
         """Close the connection."""
@@ -68,7 +68,7 @@ class Handshakes:
         self._ready.append(handshake)
 
     def end(self, handshake: Handshake) -> None:
-        """It is done, or its connection is lost."""
+        """Remove a handshake that is done, or whose connection is lost."""
         self._begun_at_ms.pop(handshake, None)
 
     def _step(self) -> None:

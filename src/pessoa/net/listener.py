@@ -89,11 +89,11 @@ class Listener:
         self.connections: set[ServerProtocol] = set()
         # Those of them that do not read as quickly as they are answered.
         self.slow_readers: set[ServerProtocol] = set()
-        # Told about exceptions that no handler expects; they are in the log in any case.
+        # Called with exceptions that no handler expects; they are in the log in any case.
         self.on_bug: Callable[[Exception], None] = lambda _: None
-        # Told about every connection, before anything of it is served.
+        # Called with every connection, before anything of it is served.
         self.on_accepted: Callable[[ServerProtocol], None] = lambda _: None
-        # Told about every connection that has ended.
+        # Called with every connection that has ended.
         self.on_closed: Callable[[Connection], None] = lambda _: None
         self.loop: asyncio.AbstractEventLoop
         # Whether a connection serves what it has read: answers that become ready meanwhile are made behind it.
@@ -200,7 +200,8 @@ class Listener:
             self._settle_all()
 
     def settle(self, connection: ServerProtocol, pending: Pending) -> None:
-        """This answer can be made: its cause goes on first."""
+        """Queue a pending response that can be made now. It is made when the request that completed it has been
+        served."""
         if not self._is_serving and not self._settled:
             self.loop.call_soon(self._settle_all)
         self._settled.append((connection, pending))
@@ -218,7 +219,8 @@ class Listener:
                 self.loop.call_soon(self._settle_all)
 
     def admit(self, accepted: ServerProtocol) -> float | None:
-        """How many seconds it has to wait for its turn; None if it is refused. It is counted in any case."""
+        """Count a new connection; return how many seconds it has to wait under the connection rate quota, None if it is
+        refused."""
         self.connections.add(accepted)
         if self._emptied is not None:
             # It was accepted in the turn of the loop in which the listener began to close.
@@ -240,7 +242,7 @@ class Listener:
 
     @property
     def unread_bytes(self) -> int:
-        """What answers take in memory because their readers are slow."""
+        """The memory of responses that slow clients have not read."""
         return sum(one.unread_bytes for one in self.slow_readers) if self.slow_readers else 0
 
     def forget(self, lost: ServerProtocol) -> None:
@@ -251,6 +253,8 @@ class Listener:
         if self._emptied is not None and not self.connections:
             self._emptied.set()
         self.on_closed(lost.connection)
+        # Again behind the cancelling of its requests: a step that one takes until then may begin a share session.
+        self.loop.call_soon(self.on_closed, lost.connection)
 
     def _sweep(self) -> None:
         now_ms = self.now_ms()

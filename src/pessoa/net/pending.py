@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Observation(Protocol):
-    """One request under the eyes of those who watch requests (`broker.observers`). It ends in one of two ways."""
+    """One request as seen by the watchers of requests (`broker.observers`): it ends with `end` or with `lose`."""
 
     def wait(self) -> None:
         """The handler is done, and the response comes later."""
@@ -39,7 +39,7 @@ class Observation(Protocol):
         """The response is made; None for a client that wants none."""
 
     def lose(self) -> None:
-        """There will be no response: the connection has ended, or the request has failed."""
+        """Note that there will be no response: the connection has ended, or the request has failed."""
 
 
 class Charge(Protocol):
@@ -108,7 +108,7 @@ class Pending:
         return frames
 
     def cancel(self) -> None:
-        """Nothing waits for the response any more."""
+        """Give up the response, for which nothing waits any more."""
         self._on_ready = None
         self._lose()
 

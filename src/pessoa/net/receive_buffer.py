@@ -49,7 +49,8 @@ class Owner(Protocol):
     """Accounts for the memory of a buffer: a connection."""
 
     def may_grow(self, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
-        """For a frame that has so much in all. `must`: there is no byte left, and nothing can be read without more."""
+        """Return whether the buffer may take `more_bytes` for a frame of `frame_bytes`. With `must` there is no byte
+        left, and nothing can be read without them."""
 
     def has_grown(self, memory_bytes: int) -> None:
         """Or shrunk: it has so much in all."""

@@ -44,8 +44,8 @@ class Holder(Protocol):
 
     @property
     def finished_at_ms(self) -> int:
-        """When it last was at the end of a request or of its answer, began to take room, or got room that it had waited
-        for."""
+        """When the connection last finished a request or its response, began to take memory, or got memory that it had
+        waited for."""
 
     @property
     def is_in_progress(self) -> bool:
@@ -55,7 +55,7 @@ class Holder(Protocol):
         """Keep no more than what every connection has, if it needs no more for what has come."""
 
     def room_came(self) -> bool:
-        """Go on if there is room enough; False to wait further."""
+        """Read on if there is enough memory now; return False to wait further."""
 
     def abort(self) -> None: ...
 
@@ -85,8 +85,8 @@ class ReceiveRoom:
         return len(self._large) + len(self._usual)
 
     def admits(self, holder: Holder, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
-        """Whether it may take so much more for a frame of that size, without which it can do nothing (`must`) or takes
-        longer. What it takes is to be told with `count`."""
+        """Return whether a connection may take `more_bytes` for a frame of `frame_bytes`. With `must` it cannot read on
+        without them. It reports with `count` what it has taken."""
         if self._fits(more_bytes, frame_bytes):
             return True
         if not must:
@@ -105,7 +105,8 @@ class ReceiveRoom:
         return more_bytes <= limit_bytes + exempt - self.taken_bytes
 
     def count(self, holder: Holder, taken_bytes: int) -> None:
-        """It has so much now."""
+        """Note that a connection holds `taken_bytes` in all; if that is less than before, let waiting connections
+        in."""
         before = self._taken.get(holder, 0)
         if taken_bytes:
             self._taken[holder] = taken_bytes
@@ -124,7 +125,8 @@ class ReceiveRoom:
         return holder in self._taken
 
     def wait(self, holder: Holder, frame_bytes: int, now_ms: int) -> None:
-        """Its `room_came` is called when there may be room for a frame of that size."""
+        """Queue a connection that needs memory for a frame of that size; its `room_came` is called when there may be
+        room."""
         if not self.is_short:
             self._short_since_ms = now_ms
             self.is_short = True
@@ -132,7 +134,8 @@ class ReceiveRoom:
         line[holder] = None
 
     def leave(self, holder: Holder) -> None:
-        """It waits no longer. Connections behind it were not asked while it was the first, so they are asked now."""
+        """Remove a connection from the queue. Those behind it were not asked while it was the first, so they are asked
+        now."""
         for line in (self._large, self._usual):
             if holder in line:
                 del line[holder]
@@ -140,7 +143,7 @@ class ReceiveRoom:
                 self._let_in()
 
     def forget(self, holder: Holder) -> None:
-        """It has gone."""
+        """Remove a connection that has closed, with the memory that it held."""
         self.count(holder, 0)
         self.leave(holder)
 
@@ -161,7 +164,7 @@ class ReceiveRoom:
             self._is_letting_in = False
 
     def take_freed_bytes(self) -> int:
-        """How much less is taken than at the worst moment since this was last asked."""
+        """Return by how much the memory in use is below its peak since the last call."""
         freed, self._most_bytes = self._most_bytes - self.taken_bytes, self.taken_bytes
         return freed
 

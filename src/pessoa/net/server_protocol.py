@@ -196,7 +196,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
                         # Where the peer does not read, this is what stops the loop.
                         self._write()
                 elif answer is not None:
-                    self._owe(answer, frame)
+                    self._defer_response(answer, frame)
         except ProtocolViolation as violation:
             connection.refuse(violation)
         except Exception as bug:  # noqa: BLE001 (whatever it is, it must not reach the other connections)
@@ -245,8 +245,8 @@ class ServerProtocol(asyncio.BufferedProtocol):
         if self._is_open():
             self._listener.serve_turn(self)
 
-    def _owe(self, pending: Pending, frame: Frame) -> None:
-        self.connection.owe(pending, frame, lets_next_in=pending.lets_next_in)
+    def _defer_response(self, pending: Pending, frame: Frame) -> None:
+        self.connection.defer_response(pending, frame, lets_next_in=pending.lets_next_in)
         settle = self.settle if pending.is_last_step else partial(self._listener.settle, self)
         pending.when_ready(partial(settle, pending))
 
@@ -268,7 +268,8 @@ class ServerProtocol(asyncio.BufferedProtocol):
             return
         if connection.settle(pending, answer, self._listener.now_ms()):
             self._write()
-            self.take_turn()
+            if self._is_open():
+                self.take_turn()
 
     def _write(self) -> None:
         connection, transport = self.connection, self._transport
@@ -380,7 +381,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Of answers that the peer has not taken."""
+        """The bytes of responses that the peer has not read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     # Ending.
@@ -417,13 +418,13 @@ class ServerProtocol(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self) -> None:
-        """After what was written has been sent."""
+        """Close the connection after everything that was written has been sent."""
         self._flush_files()
         if self._transport is not None:
             self._transport.close()
 
     def close_overdue(self) -> None:
-        """Its time has passed: what its peer has not read by now is dropped, for it may never be read."""
+        """Close the connection when its time to close is over; responses that the peer has not read are dropped."""
         if self.unread_bytes:
             self.abort()
         else:
@@ -438,7 +439,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _abort_for(self, bug: Exception) -> None:
-        """A mistake of ours: this request cannot be answered, those of other connections can."""
+        """Log an exception that is a bug, and abort this connection; other connections are served on."""
         log.error("a request of %s could not be served", self.peer, exc_info=bug)
         self._listener.on_bug(bug)
         self.abort()

@@ -123,7 +123,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._ssl: ssl.SSLObject | None = None
         self._transport: asyncio.Transport
         self._handshake_bytes = 0
-        # Whether the protocol inside has been told of the connection.
+        # Whether `connection_made` of the inner protocol has been called.
         self._has_inner = False
         # Whether the protocol inside wants to read nothing, and whether a step of the handshake has to be made first.
         self._is_paused = self._is_stepping = False
@@ -187,7 +187,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     # The handshake.
 
     def step(self) -> None:
-        """Go on with the handshake as far as what has come allows."""
+        """Continue the handshake as far as the bytes that were received allow."""
         try:
             if self._ssl is None:
                 self._ssl = self._make_ssl(self._incoming, self._outgoing)
@@ -281,13 +281,13 @@ class TlsConnection(asyncio.BufferedProtocol):
             if count:
                 inner.buffer_updated(count)
         if is_ended:
-            # The peer has said goodbye, and may wait for ours before it closes.
+            # The peer has sent close_notify, and may wait for ours before it closes.
             self.close()
         elif self._outgoing.pending:
             self._flush()
 
     def _break(self, error: ssl.SSLError) -> None:
-        """What came is not what a peer sends."""
+        """Log a TLS error of the peer, and close the connection."""
         log.warning("%s: %s; the connection is closed", self._peer, _reason(error))
         self._flush()
         self._state = _ENDING
@@ -376,7 +376,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         was_open, self._state = self._state is _OPEN, _ENDING
         if was_open:
             assert self._ssl is not None
-            # Our part is said with the first call, and raises because the peer's is missing.
+            # The first call sends our close_notify, and raises because the peer's has not come.
             with suppress(ssl.SSLError):
                 self._ssl.unwrap()
             self._flush()
@@ -385,7 +385,7 @@ class TlsConnection(asyncio.BufferedProtocol):
 
 
 def _reason(error: Exception) -> str:
-    """In words: `certificate verify failed: certificate has expired`."""
+    """Return the error in words, such as `certificate verify failed: certificate has expired`."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -90,8 +90,9 @@ class Meter:
         return self.rate.throttle_ms(self.limit, now_ms)
 
     def charge_paced(self, value: float, now_ms: int, *, is_done: bool) -> int:
-        """The same for bytes: after it was throttled, a client is kept at its limit (`Pace`). What is done already
-        counts at once; what can still be refused may be had while nothing is owed from before, however large it is."""
+        """Record bytes as `charge` does; a client that was throttled is then kept at its limit (`Pace`). With `is_done`
+        the bytes count at once; otherwise the response may still be withheld, and is allowed, however large, while
+        nothing is owed from before."""
         throttle_ms = self.charge(value, now_ms)
         pace = self._pace
         if pace is None:
@@ -110,7 +111,7 @@ class Meter:
         return throttle_ms
 
     def take_back(self, value: float, now_ms: int) -> None:
-        """What was just charged did not happen."""
+        """Undo a charge for something that did not happen."""
         self.rate.record(-value, now_ms)
         if self._pace is not None:
             self._pace.spend(-value)
@@ -132,7 +133,7 @@ class Meter:
 
 
 class ClientMeters:
-    """Of one user and client id. None: no limit holds."""
+    """The meters of one user and client id; None where no limit holds."""
 
     __slots__ = ("fetch", "generation", "produce", "request", "windows")
 
@@ -151,7 +152,8 @@ class ClientMeters:
         return 0 if self.produce is None else self.produce.charge_paced(size, now_ms, is_done=True)
 
     def charge_fetch(self, size: int, now_ms: int) -> int:
-        """One that is over the limit gets nothing, which has to be said with `take_back_fetch`."""
+        """Charge a fetch response; return the throttle time. If that is not 0 the response is sent empty, and the
+        caller must call `take_back_fetch`."""
         return 0 if self.fetch is None else self.fetch.charge_paced(size, now_ms, is_done=False)
 
     def take_back_fetch(self, size: int, now_ms: int) -> None:
@@ -159,7 +161,7 @@ class ClientMeters:
             self.fetch.take_back(size, now_ms)
 
     def charge_request(self, busy_ns: int, now_ms: int) -> int:
-        """As in Kafka, no request is delayed for its time by more than a window."""
+        """Charge the time of a request; return the throttle time, at most one window, as in Kafka."""
         if self.request is None:
             return 0
         return min(self.request.charge(busy_ns * _PERCENT_PER_NS, now_ms), self.windows.size_ms)

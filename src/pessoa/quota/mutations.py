@@ -49,7 +49,8 @@ class MutationCharge:
         return f"<MutationCharge: {self._spent} spent, {self._tokens:g} left>"
 
     def spend(self, partitions: int, *, is_strict: bool) -> None:
-        """Raises the `Refusal` of the topic, if tokens are owed and the client can be told."""
+        """Take tokens for so many partitions. With `is_strict` raise THROTTLING_QUOTA_EXCEEDED instead if tokens are
+        owed."""
         if is_strict and self._tokens < 0:
             self._note_owed()
             raise Refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
@@ -86,7 +87,7 @@ class MutationQuotas:
         self._limits = Limits(configured)
 
     def charge_of(self, principal: str, client_id: str | None, now_ms: int) -> MutationCharge | None:
-        """For a request of this client; None if no limit holds for it."""
+        """Return the charge for one request of this client; None if no limit holds for it."""
         if not self._limits.has(CONTROLLER_MUTATION_RATE):
             return None
         limit = self._limits.of_client(CONTROLLER_MUTATION_RATE, user_of(principal), shortened(client_id))
@@ -110,7 +111,8 @@ class MutationQuotas:
         return found
 
     def _forget_full(self, rate: float, now_ms: int) -> None:
-        """By the rate of one user: a bucket that fills more slowly may be forgotten a little early."""
+        """Remove the full buckets of users when there are very many. Full is judged by the rate of one user: a bucket
+        that fills more slowly may be removed a little early."""
         if len(self._of_users) >= self._many_users:
             self._of_users = {user: one for user, one in self._of_users.items() if not one.is_full(rate, now_ms)}
             self._many_users = max(_MANY_USERS, 2 * len(self._of_users))

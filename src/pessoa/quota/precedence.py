@@ -99,7 +99,7 @@ class Limits:
 
 
 def _address(name: str | None) -> str | None:
-    """As a socket spells it. What is no address stays as it is, and holds for none."""
+    """Return an IP address as a socket spells it. A name that is no address is returned as it is, and matches none."""
     try:
         return None if name is None else str(ip_address(name))
     except ValueError:

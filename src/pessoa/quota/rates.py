@@ -46,7 +46,7 @@ class Windows(NamedTuple):
 
     @property
     def full_ms(self) -> int:
-        """All of them but the one that is being filled."""
+        """The length of all windows but the one that is being filled."""
         return max(1, self.number - 1) * self.size_ms
 
 
@@ -98,7 +98,7 @@ class WindowedRate:
         return whole_throttle_ms((rate - limit) / limit * time_ms) if rate > limit else 0
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether a new one would measure the same."""
+        """Return whether nothing was recorded in any window that counts, so that a new rate would measure the same."""
         self._forget_old(now_ms)
         return not self._recorded
 
@@ -164,7 +164,7 @@ class TokenBucket:
         return f"<TokenBucket: {'full' if self._filled_at_ms is None else f'{self._tokens:g} tokens'}>"
 
     def tokens(self, rate: float, now_ms: int) -> float:
-        """What there is now, at so many tokens per second."""
+        """Return the tokens in the bucket now, at `rate` tokens per second."""
         full = rate * self.windows.all_ms / 1000
         if self._filled_at_ms is None:
             return full

@@ -71,7 +71,7 @@ DEFAULT_DENY = Verdict(False, "DefaultDeny")
 
 
 class Asker(Protocol):
-    """Who asks for an operation: a request's context."""
+    """The client that asks for an operation: a request's context."""
 
     @property
     def api_key(self) -> int: ...
@@ -188,7 +188,7 @@ class AclTable:
 
 
 def _of(by_principal: _ByPrincipal, principal: str) -> Iterator[Entry]:
-    """The entries about a principal: its own, and those for everybody."""
+    """Yield the entries about a principal: its own, and those for `User:*`."""
     yield from by_principal.get(principal, ())
     if principal != ANY_USER:
         yield from by_principal.get(ANY_USER, ())
@@ -221,7 +221,7 @@ class Authorizer:
         return f"<Authorizer: {count} entries, {len(self._verdicts)} verdicts, {len(self._super_users)} super users>"
 
     def load(self, entries: Mapping[Uuid, Entry]) -> None:
-        """These are the entries from now on. The same mapping again changes nothing."""
+        """Replace the ACL entries, and drop the cached verdicts. The same mapping again changes nothing."""
         if entries is not self._entries:
             self._entries = entries
             self._table = None

@@ -237,3 +237,41 @@ def test_a_peer_that_is_being_closed_has_a_while_to_read_its_last_answers(run: R
         one.peer.close()
 
     run(scenario())
+
+
+def test_a_connection_counts_as_closed_after_its_requests_were_cancelled(run: Run) -> None:
+    """A request that took a step after `on_closed` could begin what only the end of its connection ends."""
+
+    async def scenario() -> None:
+        steps: list[str] = []
+
+        async def answer() -> list[Buffer] | None:
+            steps.append("begun")
+            while True:
+                try:
+                    await asyncio.sleep(0)
+                except asyncio.CancelledError:
+                    steps.append("cancelled")
+                    raise
+                steps.append("step")
+                stepped.set()
+
+        stepped = asyncio.Event()
+        closed = asyncio.Event()
+
+        def note_closed(_: Connection) -> None:
+            steps.append("closed")
+            closed.set()
+
+        async with Listener("127.0.0.1", 0, lambda *_: PendingFrames(answer())) as listener:
+            listener.on_closed = note_closed
+            with socket.create_connection(("127.0.0.1", listener.port)) as peer:
+                peer.sendall(framed(b"\0\0asked"))
+                await stepped.wait()
+            await closed.wait()
+            await asyncio.sleep(0)
+            last_closed = len(steps) - steps[::-1].index("closed")
+            assert "step" in steps[:last_closed]
+            assert "step" not in steps[last_closed:]
+
+    run(scenario())

@@ -68,7 +68,7 @@ class Server:
             raise ProtocolViolation("this is bad")
         if body.startswith((b"later", b"produce")):
             pending = self.owed[body] = object()
-            self.connection.owe(pending, frame, lets_next_in=body.startswith(b"produce"))
+            self.connection.defer_response(pending, frame, lets_next_in=body.startswith(b"produce"))
         else:
             self.connection.answer([body + b";"])
 
@@ -108,7 +108,7 @@ def test_a_frame_is_a_view_of_the_receive_buffer_and_stays_good_until_its_answer
     feed(connection, framed(OTHER + b"later"))
     frame = connection.next_frame()
     assert frame is not None
-    connection.owe("pending", frame, lets_next_in=False)
+    connection.defer_response("pending", frame, lets_next_in=False)
     assert connection.end_turn() is READ
     feed(connection, framed(OTHER + bytes(200_000)))
     assert body_of(frame) == OTHER + b"later"

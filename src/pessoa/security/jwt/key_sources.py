@@ -4,7 +4,7 @@
     UrlKeys    fetched at the start, then every `refresh_ms`, after a failure sooner; never while a token waits
 
 A token that names an unknown key is refused, and makes the URL be fetched at once, because the issuer may have a new
-key; the client's next token finds it. Who sends tokens may send any key id. So there is one fetch per id in a minute,
+key; the client's next token finds it. A client may send any key id. So there is one fetch per id in a minute,
 16 ids are remembered, as in Kafka's `RefreshingHttpsJwks`, and while there are 16 no other one starts a fetch.
 A fetch that fails, or gives what is no key set, leaves the keys as they are.
 """

@@ -19,7 +19,7 @@ _MAX_REASON_CHARACTERS = 500
 
 
 class Identity(NamedTuple):
-    """Who has logged in."""
+    """The user that has logged in."""
 
     name: str
     # When the credential ends, by the wall clock; None if it does not.

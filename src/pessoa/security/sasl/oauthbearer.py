@@ -34,7 +34,7 @@ Verify = Callable[[str, int], ValidToken]
 
 
 class OAuthBearerExchange:
-    """`verify` is told a token and the time, and raises `BadToken`."""
+    """`verify` is called with a token and the time, and raises `BadToken`."""
 
     def __init__(self, verify: Verify) -> None:
         self._verify = verify

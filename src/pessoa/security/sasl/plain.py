@@ -3,7 +3,7 @@
     authorization id NUL user NUL password, in UTF-8
 
 Kafka gives the authorization id no meaning: it is empty or the user, and anything else is refused (CVE-2017-12610).
-That is looked at behind the password, so that only one who knows it learns about it. Texts for clients are Kafka's.
+That is checked after the password, so that only a client that knows it learns of it. Texts for clients are Kafka's.
 
 Passwords are compared by their digests, in a time that does not depend on where they differ or on how long they are
 (CVE-2021-38153). One whose user is not known is compared as well, with nothing that it could be equal to, so that the

@@ -66,8 +66,9 @@ class CredentialShape(NamedTuple):
     salt_bytes: int = 0
 
 
-def usual_shape(credentials: Iterable[StoredCredential]) -> CredentialShape:
-    """The shape that most of these have; of several the largest, so that all nodes choose the same."""
+def most_common_credential_shape(credentials: Iterable[StoredCredential]) -> CredentialShape:
+    """Return the shape that most of these credentials have; if several are as common, the largest, so that all nodes
+    choose the same."""
     counts = Counter(_shape_of(one) for one in credentials if one.iterations >= MIN_ITERATIONS)
     return max(counts, key=lambda shape: (counts[shape], shape), default=CredentialShape())
 
@@ -102,7 +103,7 @@ class ScramServerExchange:
         self._server_first = ""
         self._nonce = ""
         self._keys: StoredCredential
-        # Who this will be if the proof is right; None: no such user.
+        # The user if the proof is right; None if there is no such user.
         self._claimed: Identity | None = None
         self.identity: Identity | None = None
 

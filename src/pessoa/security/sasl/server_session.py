@@ -48,7 +48,7 @@ class State(Enum):
 
 
 class Answer(NamedTuple):
-    """`refusal` says, for the log, why a login has failed of which the client is told in two steps."""
+    """`refusal` says, for the log, why a login has failed where the client gets the failure in a second step."""
 
     frames: list[Buffer]
     refusal: str | None = None
@@ -116,7 +116,8 @@ class ServerSession:
         self.state = State.VERSIONS_KNOWN
 
     def receive(self, data: bytearray, start: int, end: int, now_ms: int, monotonic_ms: int) -> Outcome:
-        """What to do about a frame. Raises a `ProtocolViolation`."""
+        """Handle one frame; return what to send, and whether the login has succeeded or failed. Raises a
+        `ProtocolViolation`."""
         assert self.state is not State.DONE
         if self.state is State.RAW_EXCHANGE:
             return self._take_raw_token(bytes(data[start:end]), now_ms, monotonic_ms)
@@ -212,7 +213,8 @@ class ServerSession:
         return self._exchange.refusal
 
     def _finish(self, now_ms: int, monotonic_ms: int) -> int:
-        """If the exchange has succeeded, the session begins: how long it lasts, or 0."""
+        """Begin the session if the exchange has succeeded; return its lifetime in milliseconds, 0 if it has no end or
+        has not begun."""
         assert self._exchange is not None
         assert self._mechanism is not None
         identity = self._exchange.identity
@@ -244,5 +246,5 @@ def _decoded(kind: type[Message], version: int, data: bytearray, start: int, end
 
 
 def _dotted(identity: Identity) -> str:
-    """As Kafka writes a principal in this sentence alone."""
+    """Return a principal with "." for ":", as Kafka writes it in this message alone."""
     return identity.principal.replace(":", ".", 1)

@@ -17,7 +17,7 @@ FIRST_OF_TLS_1_3 = "TLS_AES_256_GCM_SHA384"
 
 
 class CipherSuites(NamedTuple):
-    """`of_tls_1_2` in OpenSSL's words, `of_tls_1_3` as everybody calls them."""
+    """`of_tls_1_2` by OpenSSL's names, `of_tls_1_3` by their standard names."""
 
     of_tls_1_2: tuple[str, ...]
     of_tls_1_3: frozenset[str]

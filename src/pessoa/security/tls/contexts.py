@@ -36,7 +36,7 @@ _PARTIAL_CHAIN = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 
 
 def server_context(settings: TlsSettings, key_store: KeyStore | None = None) -> ssl.SSLContext:
-    """For the connections of a listener. Raises a `ConfigProblem`."""
+    """Return the context for the connections of a listener. Raises a `ConfigProblem`."""
     key_store = key_store or read_key_store(settings)
     if key_store is None:
         raise ConfigProblem("ssl.keystore.location", None, "a listener with TLS shows a certificate; name a key store")
@@ -53,7 +53,7 @@ def server_context(settings: TlsSettings, key_store: KeyStore | None = None) -> 
 
 
 def client_context(settings: TlsSettings, key_store: KeyStore | None = None) -> ssl.SSLContext:
-    """For connections that are made from here: they show a certificate if there is a key store."""
+    """Return the context for connections that this node makes: they show a certificate if there is a key store."""
     context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
     algorithm = settings.endpoint_identification_algorithm
     if algorithm.lower() not in ("", "https"):

@@ -19,7 +19,7 @@ from pessoa.security.sasl.scram import (
     ScramServerExchange,
     ScramUsers,
     TokenCredential,
-    usual_shape,
+    most_common_credential_shape,
 )
 from pessoa.security.sasl.scram_keys import ScramKeys, keys_of_password, text_salt
 from pessoa.security.sasl.scram_messages import escaped, read_client_first
@@ -154,9 +154,9 @@ def test_an_unknown_user_looks_like_most_users_of_the_mechanism() -> None:
     text = keys_of_password("SCRAM-SHA-256", "p", b"1ag8zoa5t83e", 8192)
     raw = keys_of_password("SCRAM-SHA-256", "p", bytes(range(64)), 5000)
     weak = ScramKeys(b"s", b"k", b"k", 1)
-    assert usual_shape([]) == usual_shape([weak, weak]) == CredentialShape(4096, 0)
-    assert usual_shape([raw, text, text, weak, weak, weak]) == CredentialShape(8192, 0)
-    assert usual_shape([raw, raw, text]) == CredentialShape(5000, 64)
+    assert most_common_credential_shape([]) == most_common_credential_shape([weak, weak]) == CredentialShape(4096, 0)
+    assert most_common_credential_shape([raw, text, text, weak, weak, weak]) == CredentialShape(8192, 0)
+    assert most_common_credential_shape([raw, raw, text]) == CredentialShape(5000, 64)
     assert first_of("eve", CredentialShape(8192, 0)).endswith(",i=8192")
     salt = first_of("eve", CredentialShape(5000, 64)).split(",")[1]
     assert len(base64.b64decode(salt[2:])) == 64
