@@ -447,7 +447,7 @@ def _hash_of_partition(partition: int) -> int:
 
 
 def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """What makes the request senseless, if anything does."""
+    """Return what makes the request invalid; None if it is valid."""
     epoch = request.member_epoch
     needs_id = version >= _OWN_MEMBER_ID_VERSION or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
     if needs_id and not request.member_id.strip():
@@ -474,7 +474,7 @@ def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version:
 
 
 def _fit_join(response: JoinGroupResponse, context: Caller) -> JoinGroupResponse:
-    """No protocol is a null where the version knows nulls, and an empty string before."""
+    """Set a missing protocol name to null, or to "" in versions that have no null there."""
     response.protocol_name = response.protocol_name or (None if context.version >= _JOIN_NULL_PROTOCOL_VERSION else "")
     return response
 

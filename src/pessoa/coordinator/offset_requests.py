@@ -383,7 +383,7 @@ def _fetch_error(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetc
 
 
 def _single_group_response(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
-    """As the versions answer that ask for one group."""
+    """Return the response in the form of the versions that ask for one group."""
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[

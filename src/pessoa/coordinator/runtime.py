@@ -152,7 +152,7 @@ class CoordinatorRuntime(Generic[S]):
     # ── leadership ──
 
     def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
-        """This broker leads the partition: load it. Returns the task that does; None for an epoch that is no news."""
+        """Load a partition that this broker leads; return the task that does, None if the epoch is not newer."""
         led = self._led.get(partition)
         if led is not None:
             if led.epoch >= epoch:
@@ -163,7 +163,8 @@ class CoordinatorRuntime(Generic[S]):
         return led.loader
 
     def resign(self, partition: int, epoch: int | None = None) -> None:
-        """This broker leads the partition no more; `epoch` is the one of its successor, None if it was deleted."""
+        """Drop a partition that this broker does not lead any more. `epoch` is that of the new leader, None if it was
+        deleted."""
         led = self._led.get(partition)
         if led is not None and (epoch is None or led.epoch < epoch):
             self._drop(led)
@@ -397,7 +398,7 @@ class CoordinatorRuntime(Generic[S]):
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
     def _arm_timer(self, led: LedPartition[S]) -> None:
-        """Something has happened in this partition: see that the timer is early enough for it."""
+        """Set the timer earlier if this partition now has an earlier deadline."""
         deadline_ms = _deadline_ms(led)
         if deadline_ms is None:
             return
@@ -416,12 +417,15 @@ class CoordinatorRuntime(Generic[S]):
             self._timer_ms = None
 
     async def _run_timer(self) -> None:
-        while (deadline_ms := self._next_deadline_ms()) is not None:
-            self._timer_ms = deadline_ms
-            await self._clock.wait_ms(deadline_ms - self._now_ms())
+        while True:
+            # The time first: if the clock was set, that moves the deadlines.
+            now_ms = self._now_ms()
+            deadline_ms = self._timer_ms = self._next_deadline_ms()
+            if deadline_ms is None:
+                return
+            await self._clock.wait_ms(deadline_ms - now_ms)
             # From here to the next deadline nothing waits, so no request can want to stop this task half-way.
             self.expire()
-        self._timer_ms = None
 
     def expire(self) -> None:
         """Do what is due by now."""

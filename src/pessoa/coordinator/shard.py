@@ -11,15 +11,15 @@ safe order
 and a second request never sees what the log refused.
 
 **Soft state.** Some of what a shard knows stands in no record: who waits for a rebalance, timers, the members of a
-classic group between two generations. It changes in these methods, and `Output.on_outcome` hears how the records fared,
-to go on or to step back. An output whose records only write down what the soft state has become says `replays=False`;
-`applied` is then called in place of the replay.
+classic group between two generations. It changes in these methods, and `Output.on_outcome` is called with the outcome
+of the append, to go on or to step back. An output whose records only write down what the soft state has become says
+`replays=False`; `applied` is then called in place of the replay.
 
 **Replies.** A request comes with a token, an int that means something only to the runtime. Its reply may stand in the
 output of a later request, or of a timer: a JoinGroup is answered when the last member has joined. A reply is a
 message, or a `Refusal` that the service turns into the error response of the API.
 
-**Time** comes as `now_ms`, by the wall clock. Deadlines are told by `next_deadline_ms`; the runtime then calls
+**Time** comes as `now_ms`, by the wall clock. `next_deadline_ms` is the next deadline; the runtime then calls
 `expire` until the next one lies ahead. When the wall clock jumps, `shift_deadlines` moves what is measured from now.
 """
 
@@ -43,7 +43,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 def public_error(code: ErrorCode) -> ErrorCode:
-    """What a client of the coordinator is told when the coordinator's own log refuses."""
+    """Return the error that a client gets when the coordinator's own log refuses an append or a read."""
     return _PUBLIC_ERRORS.get(code, code)
 
 

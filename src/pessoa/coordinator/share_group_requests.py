@@ -68,7 +68,7 @@ LatestOffsets: TypeAlias = Callable[[Sequence[tuple[str, int]]], Awaitable[Mappi
 
 
 class NoPersister:
-    """Of a group coordinator without share coordinators: in tests of other groups."""
+    """The persister of a group coordinator without share coordinators, in tests of other groups."""
 
     async def ask(self, api: StateApi, request: Any) -> Message:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -233,7 +233,7 @@ class ShareGroupService:
                 logger.info("share group %s: what was initialised is not written: %s", group_id, refusal.code.name)
 
     async def _ask(self, decide: Decide[GroupShard, R], request: R, group_id: str, caller: Caller | None = None) -> Any:
-        """What that method of the group's shard answers. Raises `Refusal`."""
+        """Return the response of that method of the group's shard. Raises `Refusal`."""
         try:
             answer = self._runtime.submit(self._partition_for(group_id), decide, request, caller or OwnRequest(0), None)
             return answer if isinstance(answer, Message) else await answer
@@ -418,7 +418,8 @@ class ShareGroupService:
 def _described(
     index: int, found: summary_state.PartitionResult | None, latest: int | None
 ) -> offsets.DescribeShareGroupOffsetsResponsePartition:
-    """What cannot be told is unknown, and no error, as in Kafka."""
+    """Return the offsets of one share partition. What the share coordinator did not say is unknown, and no error, as in
+    Kafka."""
     if found is None or found.error_code:
         return offsets.DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=NO_OFFSET, leader_epoch=0, lag=_NO_LAG, error_code=0

@@ -36,7 +36,7 @@ _MOST_TOLD = 3
 
 
 async def create_nothing(topics: Sequence[InternalTopic], _caller: Caller) -> Mapping[str, str]:
-    """Of a group coordinator without a controller: in tests of other groups."""
+    """Create no internal topics: for a group coordinator without a controller, in tests of other groups."""
     return {topic.name: "there is no controller" for topic in topics}
 
 

@@ -15,7 +15,7 @@ leader fails too, a record gets one delivery more.
 
 **Writes.** One write is under way at a time, and what comes meanwhile goes into the next one. So writes reach the
 coordinator in their order, and many acknowledgements cost one write when the coordinator is slow. A write carries the
-start offset from before its own transitions, as Kafka's do; whoever loads the state passes the front by itself.
+start offset from before its own transitions, as Kafka's do; a leader that loads the state moves it past them itself.
 
     acknowledge, release, tick ──► take_write() ──► (share coordinator) ──► finish_write(error)
 
@@ -199,14 +199,6 @@ class SharePartition:
         self._pass_done()
         return sum(run.size for run in ended)
 
-    def shift_deadlines(self, by_ms: int) -> None:
-        """Move the ends of all locks: the clock that they are measured by was set."""
-        self.in_flight.change_all(
-            lambda run: run._replace(deadline_ms=run.deadline_ms + by_ms) if run.member_id else run
-        )
-        if self._earliest_deadline_ms is not None:
-            self._earliest_deadline_ms += by_ms
-
     def _note_deadline(self, deadline_ms: int) -> None:
         if self._earliest_deadline_ms is None or deadline_ms < self._earliest_deadline_ms:
             self._earliest_deadline_ms = deadline_ms
@@ -277,7 +269,8 @@ def _unlocked(run: Run) -> Run:
 
 
 def _joined(batches: Iterable[StateBatch]) -> Iterable[StateBatch]:
-    """One state of what a write says: a lock may have ended, and the record been acknowledged, since the last write."""
+    """Return the batches with one state for each offset: since the last write a lock may have ended and the record been
+    acknowledged."""
     return combine((), batches, 0)
 
 

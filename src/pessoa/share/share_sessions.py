@@ -144,7 +144,7 @@ class ShareSessions:
         if before is None and len(self._sessions) >= self.limit:
             raise Refusal(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self._check_room(len(session.partitions) - (0 if before is None else len(before.partitions)))
-        # Not before it is sure that another one follows: no one else would end what belongs to the session.
+        # Only when the new session is sure to begin: without a session the records of the member would not be released.
         if before is not None:
             self._remove(key)
         self._sessions[key] = session

@@ -480,6 +480,20 @@ async def test_setting_the_clock_neither_ends_nor_prolongs_what_is_measured_from
 
 
 @looped
+async def test_setting_the_clock_before_the_timer_begins_to_wait_does_not_prolong_the_wait() -> None:
+    for jump_ms in (3_600_000, -3_600_000, 900, -900):
+        fixture = Fixture()
+        shard = await fixture.elect()
+        fixture.answer("ring-in 1000")
+        fixture.clock.ahead_ms += jump_ms
+        await turn()
+        fixture.clock.advance_ms(1_001)
+        await turn()
+        assert len(shard.rung) == 1, jump_ms
+        fixture.runtime.close()
+
+
+@looped
 async def test_small_steps_of_the_clock_never_add_up_to_an_early_or_a_late_deadline() -> None:
     for step_ms in (1, -1, 10, -10, 900, -900):
         fixture = Fixture()

@@ -423,15 +423,6 @@ def test_a_lock_that_ends_at_the_limit_archives_the_record() -> None:
     assert queue.write() == (1, 10, 0, (StateBatch(0, 9, ARCHIVED, 2),))
 
 
-def test_deadlines_move_with_the_clock() -> None:
-    queue = Queue()
-    queue.acquire()
-    queue.partition.shift_deadlines(5_000)
-    assert queue.partition.next_deadline_ms() == 6_000
-    assert queue.tick(5_999) == 0
-    assert queue.tick(1) == 10
-
-
 def test_a_member_that_leaves_releases_what_it_has_and_nothing_of_others() -> None:
     queue = Queue()
     queue.acquire("a")

@@ -11,7 +11,7 @@ partition in the meantime: the one that stands last in the log counts. A tombsto
 OffsetFetch with `require_stable` answers UNSTABLE_OFFSET_COMMIT where something is pending, so that a consumer that
 takes over from a transactional producer does not read again what the open transaction covers (KIP-447). For the same
 reason what it answers is confirmed by the replicas (`runtime`): a producer that has fenced its predecessor and then
-asks a coordinator that is cut off must not be told the offset of before the predecessor's last transaction.
+asks a coordinator without its replicas must not get the offset of before the predecessor's last transaction.
 
 An offset remembers the topic id that it was committed for. One that was committed for a topic of the same name that
 is gone is not shown to a client that asks by id.
@@ -88,7 +88,8 @@ GroupPartition = tuple[str, str, int]
 
 
 class Offsets:
-    """`heard_of` is told when a member of a classic group commits, which is as good as a heartbeat."""
+    """The committed and pending offsets of the groups of a shard. `heard_of` is called when a member of a classic group
+    commits, which counts as a heartbeat."""
 
     def __init__(self, registry: Registry, heard_of: Callable[[ClassicGroup, ClassicMember, int], None]) -> None:
         self._registry = registry
@@ -262,7 +263,7 @@ class Offsets:
         return output
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """For a group that is deleted."""
+        """Return the tombstones of all offsets of a group that is deleted."""
         partitions = {
             (topic, index): None
             for topic, partitions in self.committed.get(group_id, {}).items()
@@ -271,7 +272,7 @@ class Offsets:
         return [offset_tombstone(group_id, topic, index) for topic, index in partitions]
 
     def tombstones_of_topics(self, deleted: Mapping[str, Uuid]) -> list[CoordinatorRecord]:
-        """For topics that are deleted; not for offsets of another topic of the same name."""
+        """Return the tombstones of all offsets of deleted topics; not of offsets for another topic of the same name."""
         partitions: dict[GroupPartition, None] = {}
         for (group_id, topic, index), offset in self._all_partitions():
             if topic in deleted and offset.topic_id in (ZERO_UUID, deleted[topic]):

@@ -1,7 +1,7 @@
 """What the parts of a group shard share: the groups by id, the metadata image, the settings, the timers.
 
-A consumer, share or streams group must hear when a topic changes that it is subscribed to; `groups_by_topic` finds it
-without a look at all the others. `topic_hashes` remembers the hash of each topic that some group is subscribed to,
+A consumer, share or streams group must be rebalanced when a topic changes that it subscribes to; `groups_by_topic`
+finds it without a search of all groups. `topic_hashes` remembers the hash of each topic that some group subscribes to,
 until the topic changes.
 """
 
@@ -112,7 +112,7 @@ class Registry:
         return frozenset(topics[name].id for name in names if name in topics)
 
     def metadata_hash(self, names: Iterable[str]) -> int:
-        """What these topics look like now, as a number."""
+        """Return a hash of the metadata of these topics, which changes with their ids, partitions and racks."""
         topics = self.image.topics.by_name
         hashes = {}
         for name in names:

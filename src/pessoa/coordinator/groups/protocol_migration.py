@@ -136,7 +136,8 @@ class ProtocolMigration:
         return bool(staying) and self._may_be_classic(staying)
 
     def can_downgrade_with(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """The same, when a member of the classic protocol takes the place of `replaced`, the last of the other."""
+        """Return whether the group can be downgraded when a member of the classic protocol replaces `replaced`, the
+        last member of the consumer protocol."""
         staying = [member for member in group.members.values() if member.id != replaced.id]
         return not replaced.uses_classic_protocol and self._may_be_classic(staying, 1)
 
@@ -243,7 +244,8 @@ class ProtocolMigration:
 
 
 def _subscription(classic: ClassicGroup, member: ClassicMember) -> ConsumerProtocolSubscription:
-    """In the midst of a rebalance a member may not know the last protocol, or none is chosen: its first serves then."""
+    """Return the subscription of a classic member for the group's protocol. While the group rebalances there may be no
+    protocol, or one that the member does not support: then for the first that it supports."""
     known = classic.protocol is not None and member.supports(classic.protocol)
     return read_subscription(member.metadata(classic.protocol if known else member.protocols[0][0]))
 

@@ -60,10 +60,10 @@ class ShareCoordinator:
     def __repr__(self) -> str:
         return f"<ShareCoordinator: {self.runtime!r}>"
 
-    # ── the life of the coordinator ──
+    # ── election, resignation, metadata, shutdown ──
 
     def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
-        """This broker leads a partition of `__share_group_state`, with that leader epoch."""
+        """Load a partition of `__share_group_state` that this broker leads in that leader epoch."""
         return self.runtime.elect(partition, epoch)
 
     def resign(self, partition: int, epoch: int | None = None) -> None:

@@ -77,8 +77,8 @@ class ShareShard:
         return self._states.get(key)
 
     def prunable_offset(self) -> int:
-        """The offset below which no record is needed. What it names is the earliest of the last snapshots: it must be
-        committed before anything is deleted for its sake."""
+        """Return the offset of the earliest of the last snapshots: no record below it is needed once every record that
+        was replayed is committed."""
         return min((state.snapshot_offset for state in self._states.values()), default=self._end_offset)
 
     # ── requests ──
@@ -246,7 +246,7 @@ class ShareShard:
             return Output()
         return Output([snapshot_record(key, _next_snapshot(state, now_ms)) for key, state in cold], is_atomic=False)
 
-    # ── the life of the shard ──
+    # ── what the runtime calls: loaded, new image ──
 
     def on_loaded(self, image: Image, now_ms: int) -> Output:
         self._image = image

@@ -67,8 +67,8 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 class MarkerPort(Protocol):
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> Errors | Awaitable[Errors]:
-        """Have the marker written to each partition by its leader, and for `__consumer_offsets` told to the group
-        coordinator. The answer comes when the markers are committed."""
+        """Have the leader of each partition write the marker, and, for `__consumer_offsets`, the group coordinator
+        apply it. Returns when the markers are committed."""
 
     def is_gone(self, partition: TopicPartition) -> bool:
         """The topic does not exist any more."""

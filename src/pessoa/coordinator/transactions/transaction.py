@@ -127,7 +127,8 @@ class Transaction:
     # ── InitProducerId ──
 
     def with_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transaction:
-        """For a producer that begins, or with `expected_epoch` for one that goes on after an error (KIP-360)."""
+        """Return the transaction with the next producer epoch: for a producer that begins, or, with `expected_epoch`,
+        for one that goes on after an error (KIP-360)."""
         if expected_epoch is None:
             epoch, last_epoch = self.producer_epoch + 1, NO_EPOCH
         elif self.producer_epoch in (NO_EPOCH, expected_epoch):
@@ -141,7 +142,7 @@ class Transaction:
         return self._reset(self.producer_id, epoch, last_epoch, timeout_ms, now_ms)
 
     def with_producer_id(self, producer_id: int, timeout_ms: int, now_ms: int, keeps_last_epoch: bool) -> Transaction:
-        """Another id, since the epochs of this one are used up."""
+        """Return the transaction with another producer id, since the epochs of the present one are used up."""
         last_epoch = self.producer_epoch if keeps_last_epoch else NO_EPOCH
         return self._reset(producer_id, 0, last_epoch, timeout_ms, now_ms)
 
@@ -199,11 +200,11 @@ class Transaction:
         )
 
     def fenced(self) -> Transaction:
-        """With the epoch raised over the one that the producer has: what an abort in versions 0 and 1 begins with."""
+        """Return the transaction with an epoch above the producer's, with which an abort in versions 0 and 1 begins."""
         return replace(self, producer_epoch=min(self.producer_epoch + 1, LAST_EPOCH), last_producer_epoch=NO_EPOCH)
 
     def completed(self, now_ms: int) -> Transaction:
-        """All markers are written."""
+        """Return the transaction after all its markers were written."""
         assert self.state.is_prepared, f"nothing is to be completed: {self}"
         has_new_id = self.client_version >= EPOCH_BUMP_VERSION and self.next_producer_id != NO_PRODUCER_ID
         return replace(

@@ -2,9 +2,9 @@
 
 Requests are checked here for what no shard need know, cut into what each shard has to say, and put together again; and
 what a shard refuses becomes the error response of the API. Old versions of the APIs do not know PRODUCER_FENCED and
-hear INVALID_PRODUCER_EPOCH.
+get INVALID_PRODUCER_EPOCH.
 
-    API                    since version    hears PRODUCER_FENCED from
+    API                    since version    gets PRODUCER_FENCED from
     InitProducerId         3: goes on after an error (KIP-360)                4
     AddPartitionsToTxn     4: several transactions, from brokers only         2
     AddOffsetsToTxn                                                           2
@@ -93,10 +93,10 @@ class TransactionCoordinator:
     def __repr__(self) -> str:
         return f"<TransactionCoordinator: {self.runtime!r}, {self.markers!r}>"
 
-    # ── the life of the coordinator ──
+    # ── election, resignation, metadata, shutdown ──
 
     def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
-        """This broker leads a partition of `__transaction_state`, with that leader epoch."""
+        """Load a partition of `__transaction_state` that this broker leads in that leader epoch."""
         return self.runtime.elect(partition, epoch)
 
     def resign(self, partition: int, epoch: int | None = None) -> None:
@@ -288,7 +288,7 @@ class TransactionCoordinator:
         return self._ask(name, TransactionShard.describe, request, context, DescribeTransactionsResponse, refused)
 
     def list_transactions(self, request: ListTransactionsRequest, context: Caller) -> Answer[Message]:
-        """Of all partitions that this broker leads. While one of them loads, the list would have a hole."""
+        """Return the transactions of all partitions that this broker leads; an error while one of them loads."""
         if any(self._is_loading(partition) for partition in range(self._log.partition_count())):
             return _list_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         try:

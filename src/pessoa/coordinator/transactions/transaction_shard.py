@@ -7,7 +7,7 @@ A change goes through these steps. While it does, the transactional id is *chang
 
 A prepared transaction counts as changing until it is complete. Its markers are asked for when the prepare record is
 committed and not before: a marker cannot be taken back. The same holds after a load, where the outcome may stand in the
-log without being committed. If a commit takes too long its client hears so, but the shard goes on waiting: the record
+log without being committed. If a commit takes too long its client gets an error, but the shard waits on: the record
 is in the log, and will be committed or go with the leadership.
 
 Time. An open transaction has a deadline: its time-out, counted from its first partition. Unused ids expire
@@ -236,7 +236,7 @@ class TransactionShard:
         transaction = self._transactions.get(name)
         producer = ProducerIdentity(request.producer_id, request.producer_epoch)
         if transaction is None or not transaction.state.is_prepared or transaction.producer != producer:
-            # It is told again what it was told, because the answer to the first telling came too late.
+            # The marker writer reports again what it has reported, because the first answer came too late.
             return Output.reply(token, request)
         unmarked = self._unmarked[name]
         for topic in request.topics:
@@ -345,7 +345,8 @@ class TransactionShard:
         return output
 
     def _look_again_at_deadlines(self, names: list[str], now_ms: int) -> None:
-        """For transactions whose time was over when something else was in the way."""
+        """Schedule again the time-out of open transactions whose deadline passed while another change of them was in
+        flight."""
         later_ms = now_ms + self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         for name in names:
             transaction = self._transactions.get(name)
@@ -380,7 +381,7 @@ class TransactionShard:
             notes=[f"{len(expired)} transactional ids have expired"],
         )
 
-    # ── the life of the shard ──
+    # ── what the runtime calls: loaded, new image ──
 
     def on_loaded(self, image: Image, now_ms: int) -> Output:
         self._schedule_sweep(now_ms)

@@ -82,7 +82,7 @@ class Verifier:
 
 
 def produce_error(code: ErrorCode, produce_version: int) -> ProduceError:
-    """What a producer hears of a code that `verify` gave."""
+    """Return the error of a Produce response for a code that `verify` gave."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
         code = ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.INVALID_TXN_STATE:
@@ -115,12 +115,13 @@ def _errors(
         return dict.fromkeys(partitions, code)
     (result,) = response.results_by_transaction
     return {
-        (topic.name, partition.partition_index): _as_for_producers(ErrorCode.of(partition.partition_error_code))
+        (topic.name, partition.partition_index): _to_produce_error_code(ErrorCode.of(partition.partition_error_code))
         for topic in result.topic_results
         for partition in topic.results_by_partition
     }
 
 
-def _as_for_producers(code: ErrorCode) -> ErrorCode:
-    """Produce has always said this of an old epoch; PRODUCER_FENCED is the coordinator's word to its own clients."""
+def _to_produce_error_code(code: ErrorCode) -> ErrorCode:
+    """Return the code that a Produce response has for it: INVALID_PRODUCER_EPOCH where the coordinator says
+    PRODUCER_FENCED, as always in Kafka."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

@@ -304,7 +304,7 @@ class ClassicGroup:
         self.pending_sync.clear()
 
     def select_protocol(self) -> str:
-        """Of the protocols that all support, the one that most members like best."""
+        """Return, of the protocols that all members support, the one that most members prefer."""
         votes: Counter[str] = Counter()
         for member in self.members.values():
             votes[next(name for name, _ in member.protocols if self._supported[name] == len(self.members))] += 1

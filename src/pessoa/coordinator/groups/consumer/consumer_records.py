@@ -140,7 +140,7 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
 
 
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
-    """Of a record that Kafka wrote before 4.0."""
+    """Return the tombstone of the ConsumerGroupPartitionMetadata record, which Kafka wrote before 4.0."""
     return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
@@ -155,7 +155,8 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 def consumer_group_tombstones(
     group: ConsumerGroup, replaced: Mapping[str, str] | None = None
 ) -> list[CoordinatorRecord]:
-    """Of everything. `replaced` maps members to those that took their place in this very decision."""
+    """Return the tombstones of all records of a group. `replaced` maps the id of a former member to that of the member
+    which replaced it in this same decision."""
     member_ids = [(replaced or {}).get(member_id, member_id) for member_id in group.members]
     tombstones = [member_tombstones(group.id, member_id) for member_id in member_ids]
     return [
@@ -170,7 +171,7 @@ def consumer_group_tombstones(
 
 
 def consumer_group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
-    """Of a group that comes into being with its members."""
+    """Return all records of a new group and its members."""
     members = group.members.values()
     return [
         *(member_record(group.id, member) for member in members),
@@ -189,7 +190,7 @@ class ConsumerReplay:
         self._registry = registry
 
     def replay(self, key: Message, value: Message | None) -> bool:
-        """False if the key is not of a consumer group."""
+        """Apply a record; return False if its key is not one of a consumer group."""
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             assert value is None or isinstance(value, ConsumerGroupCurrentMemberAssignmentValue)
             self._replay_current(key, value)

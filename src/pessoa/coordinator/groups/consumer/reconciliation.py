@@ -44,7 +44,7 @@ class Situation:
 
 
 def reconcile(member: ConsumerMember, situation: Situation) -> ConsumerMember:
-    """The member as it goes on; itself if there is nothing to do."""
+    """Return the member after its next step towards its target; the same object if there is nothing to do."""
     if member.state is MemberState.STABLE:
         if member.epoch != situation.target_epoch:
             return _toward_target(member, situation)

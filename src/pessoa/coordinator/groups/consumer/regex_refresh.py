@@ -133,7 +133,7 @@ class RegexRefresh:
         self._registry.timers.schedule(regex_key(group_id), due_ms, match)
 
     def _resolve(self, group_id: str, found: dict[str, frozenset[str]], version: int, now_ms: int) -> Output:
-        """What they match, in an image of that version or a later one."""
+        """Return the records of the topics that these expressions match, in an image of that version or a later one."""
         output = Output()
         group = self._registry.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):

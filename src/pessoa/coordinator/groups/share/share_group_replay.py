@@ -129,7 +129,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
 
 
 def share_group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
-    """Of everything; a group is deleted when it has no members."""
+    """Return the tombstones of all records of a share group, which is deleted only when it has no members."""
     return [
         CoordinatorRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group.id), None),
         CoordinatorRecord(ShareGroupStatePartitionMetadataKey(group_id=group.id), None),

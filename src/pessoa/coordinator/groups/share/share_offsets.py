@@ -47,8 +47,8 @@ class PlannedTopic(Struct):
 
 
 class SharePlan(Message, versions="0", flexible="none"):
-    """What the share coordinator has to be told, in the order of the request; what has an error is not. Never leaves
-    the process."""
+    """The share partitions for the request to the share coordinator, in the order of the client's request, without
+    those that have an error. Never leaves the process."""
 
     group_id: str = string()
     state_epoch: int = int32()

@@ -72,7 +72,7 @@ NOTHING_OWNED = OwnedTasks()
 
 
 class TaskState(IntEnum):
-    """Of a member; the values are those of the record."""
+    """The state of a member; the values are those of the record."""
 
     STABLE = 1
     # It must give up tasks before it can go on.

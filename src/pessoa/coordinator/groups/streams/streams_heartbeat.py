@@ -86,8 +86,8 @@ class _Epoch(NamedTuple):
 
 
 class StreamsGroups:
-    """The streams groups of a shard, which stand among the other groups of `registry`. `create_topics` is told which
-    internal topics are missing, and returns what became of earlier tries, in words."""
+    """The streams groups of a shard, which stand among the other groups of `registry`. `create_topics` is called with
+    the internal topics that are missing, and returns the errors of earlier attempts."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class StreamsGroups:
             group.shutdown_asked_by = moved.id
         if group.shutdown_asked_by is not None:
             statuses.append(_shutdown_status(group.shutdown_asked_by))
-        # A member that joins, or that has not heard its last response, is told all of its tasks.
+        # A member that joins, or that has not received its last response, gets all of its tasks.
         knows_tasks = JOIN_EPOCH < request.member_epoch == member.epoch
         shows_tasks = not knows_tasks or moved.assigned != member.assigned
         interval_ms = self.config.heartbeat_interval_ms(self._registry.overrides(group.id))

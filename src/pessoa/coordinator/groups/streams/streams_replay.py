@@ -150,7 +150,7 @@ def streams_member_tombstones(group_id: str, member_id: str) -> list[Coordinator
 
 
 def streams_group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
-    """Of everything; a group is deleted when it has no members."""
+    """Return the tombstones of all records of a streams group, which is deleted only when it has no members."""
     return [
         CoordinatorRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group.id), None),
         CoordinatorRecord(StreamsGroupTopologyKey(group_id=group.id), None),

@@ -43,7 +43,7 @@ class TaskSituation:
 
 
 def reconcile_tasks(member: StreamsMember, situation: TaskSituation) -> StreamsMember:
-    """The member as it goes on; itself if there is nothing to do."""
+    """Return the member after its next step towards its target; the same object if there is nothing to do."""
     if member.state is TaskState.STABLE and member.epoch == situation.target_epoch:
         return member
     if member.state is TaskState.UNREVOKED_TASKS and _still_has(situation.reported, member.pending_revocation):
@@ -99,7 +99,7 @@ def _toward_target(member: StreamsMember, situation: TaskSituation) -> StreamsMe
 
 
 def _difference(owned: Tasks, target: Tasks, is_free: IsFree, process_id: str) -> tuple[Tasks, Tasks, Tasks, bool]:
-    """What is kept, given up and given anew, and whether something of the target is not free."""
+    """Return the tasks that are kept, revoked and newly assigned, and whether a task of the target is not free yet."""
     kept: dict[str, frozenset[int]] = {}
     revoked: dict[str, frozenset[int]] = {}
     new: dict[str, frozenset[int]] = {}
