@@ -10,13 +10,15 @@ The scenario runs on a cluster in this process while a profiler in every thread 
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NamedTuple
 
@@ -26,7 +28,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from pessoa.connect.query_offset import query_offset_of
+from pessoa.connect.source_task import SourceTask
 from pessoa.testing import Cluster, RestProxy, SchemaRegistry
+from tests.connect.serving import PretendingRunner, connect_worker, wait_for_states
 
 ROOT = Path(__file__).parents[2]
 SOURCE = f"{ROOT / 'src/pessoa'}/"
@@ -154,9 +159,9 @@ def _produce_one(cluster: Cluster, topic: str) -> Producer:
     return producer
 
 
-def _consume_one(cluster: Cluster, topic: str, group: str) -> None:
+def _consume_one(cluster: Cluster, topic: str, group: str, **more: str) -> None:
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
-    consumer = Consumer(settings)
+    consumer = Consumer(settings | {name.replace("_", "."): value for name, value in more.items()})
     consumer.subscribe([topic])
     message = consumer.poll(TIMEOUT_S)
     assert message is not None
@@ -179,6 +184,14 @@ def consume(cluster: Cluster, calls: Calls) -> None:
     _consume_one(cluster, topic, f"before {topic}")
     with recorded(cluster, calls):
         _consume_one(cluster, topic, f"recorded {topic}")
+
+
+def join_with_the_consumer_protocol(cluster: Cluster, calls: Calls) -> None:
+    topic = _create_and_wait(cluster)
+    _produce_one(cluster, topic)
+    _consume_one(cluster, topic, f"before {topic}", group_protocol="consumer")
+    with recorded(cluster, calls):
+        _consume_one(cluster, topic, f"recorded {topic}", group_protocol="consumer")
 
 
 def create_topic(cluster: Cluster, calls: Calls) -> None:
@@ -214,13 +227,65 @@ def produce_over_rest(cluster: Cluster, calls: Calls) -> None:
         calls.is_recording = False
 
 
+def create_connector(cluster: Cluster, calls: Calls) -> None:
+    with (
+        TemporaryDirectory() as folder,
+        profiled_threads(calls),
+        connect_worker(cluster.bootstrap_servers, Path(folder), runner=PretendingRunner()) as worker,
+    ):
+        for name in ("before", "recorded"):
+            calls.is_recording = name == "recorded"
+            answer = worker.post("/connectors", json={"name": name, "config": _rows_of_items(Path(folder))})
+            assert answer.status_code == HTTPStatus.CREATED, answer.text
+            wait_for_states(worker, name, "RUNNING", "RUNNING")
+        calls.is_recording = False
+
+
+def read_row(cluster: Cluster, calls: Calls) -> None:
+    """Spark calls a task in a process of its own; here it is called in this one."""
+    with TemporaryDirectory() as folder:
+        settings = _rows_of_items(Path(folder))
+        worker = {
+            "pessoa.home": folder, "bootstrap.servers": cluster.bootstrap_servers,
+            "offset.storage.topic": _create_and_wait(cluster), "status.storage.topic": _create_and_wait(cluster),
+        }  # fmt: skip
+        task = SourceTask("items", 0, settings, worker, query_offset_of({}))
+        sys.setprofile(calls)
+        try:
+            calls.is_recording = True
+            rows, offset = task.read(task.initial_offset())
+            assert len(list(rows)) == 1
+            task.commit(offset)
+        finally:
+            calls.is_recording = False
+            sys.setprofile(None)
+            task.stop()
+
+
+def _rows_of_items(folder: Path) -> dict[str, str]:
+    """Make a database with one row, and return the configuration of a connector that reads it."""
+    database = folder / "shop.db"
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS items (id INTEGER PRIMARY KEY NOT NULL)")
+        connection.execute("INSERT OR IGNORE INTO items VALUES (1)")
+    return {
+        "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{database}", "mode": "incrementing",
+        "incrementing.column.name": "id", "topic.prefix": "db-", "transforms": "mark",
+        "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+        "transforms.mark.static.field": "from", "transforms.mark.static.value": "shop",
+    }  # fmt: skip
+
+
 SCENARIOS: dict[str, Scenario] = {
     "of a produce with acks=all": produce,
     "of a fetch": consume,
     "of a group join": consume,
+    "of a join with the consumer protocol": join_with_the_consumer_protocol,
     "of a topic creation": create_topic,
     "of the registration of a schema": register_schema,
     "of a REST produce": produce_over_rest,
+    "of a new connector": create_connector,
+    "of a row of a source connector": read_row,
 }
 
 

@@ -7,6 +7,7 @@ broker 3 knows of the partition from the metadata alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -15,11 +16,13 @@ from pessoa.testing import Cluster
 from pessoa.wire.errors import ErrorCode
 from tests.differential.session_data import fetch, produce, produce_by_id
 from tests.differential.session_stage import Player
-from tests.support.admin_script import create, topic
+from tests.support.admin_script import create, elect, reassign, topic
 from tests.support.batches import plain
 from tests.support.clients import unique
 
 LEADER, FOLLOWER, STRANGER = 1, 2, 3
+PREFERRED = 0
+TIMEOUT_S = 60.0
 OTHERS = pytest.mark.parametrize("asked", [FOLLOWER, STRANGER], ids=["follower", "without a replica"])
 
 
@@ -69,6 +72,32 @@ def test_a_fetch_at_another_broker_is_told_who_leads(player: Player, name: str, 
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (LEADER, 0)
     assert [node.node_id for node in answer.node_endpoints] == [LEADER]
+
+
+def test_a_produce_that_waits_for_replicas_while_the_leader_changes_is_told_who_leads(
+    cluster: Cluster, player: Player
+) -> None:
+    name = unique("t")
+    player.look(create(topic(name, -1, -1, assignments={0: [LEADER, FOLLOWER, STRANGER]})))
+    player.wait_until_applied()
+    cluster[FOLLOWER].pause()
+    with closing(Player({LEADER: cluster[LEADER].port})) as producer, ThreadPoolExecutor(1) as thread:
+        producer.open()
+        waiting = thread.submit(producer.look, produce(name, plain(1)), 12, to=LEADER)
+        cluster.wait_for(lambda: _end_offset(cluster, name) == 1 or None, "the record is appended", TIMEOUT_S)
+        player.look(reassign(name, 0, [STRANGER, LEADER, FOLLOWER]), to=LEADER)
+        player.look(elect(PREFERRED, (name, 0)), to=LEADER)
+        answer = waiting.result(TIMEOUT_S)
+    cluster[FOLLOWER].resume()
+    [partition] = answer.responses[0].partition_responses
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.current_leader.leader_id == STRANGER
+    assert partition.current_leader.leader_epoch > 0
+    assert [node.node_id for node in answer.node_endpoints] == [STRANGER]
+
+
+def _end_offset(cluster: Cluster, name: str) -> int:
+    return cluster[LEADER].inspect(lambda broker: broker.services.replicas.by_name[name][0].log.log_end_offset)
 
 
 @OTHERS

@@ -97,7 +97,7 @@ def _truncate_to_the_high_watermark() -> Any:
 
 def _forget_the_pre_vote() -> Any:
     """A voter that hears nothing begins an epoch at once, and the others must follow when they hear it (KIP-996)."""
-    return patch.object(Raft, "_prospect", Raft._stand)
+    return patch.object(Raft, "_become_prospective", Raft._become_candidate)
 
 
 def _clean_what_is_undecided() -> Any:

@@ -1,7 +1,6 @@
-"""The door to the broker for those who start one: `pessoa broker`, the supervisor, tests.
+"""How a broker is made and run, for `pessoa broker`, the supervisor and tests.
 
-`main` runs one in the foreground until it is told to stop; `make_broker` makes one for the event loop of
-its caller.
+`main` runs one in the foreground until a signal stops it; `make_broker` makes one for the event loop of its caller.
 """
 
 from __future__ import annotations
@@ -163,7 +162,8 @@ def _role(config: BrokerConfig) -> str:
 
 
 def _end_start(collector: tuple[int, int, int]) -> None:
-    """What there is now stays until the end: no collection looks at it again."""
+    """Exempt all objects of the start from garbage collection, since they live as long as the process, and set the
+    collector's thresholds."""
     gc.freeze()
     gc.set_threshold(*collector)
 

@@ -84,7 +84,8 @@ def denied_names(
     *,
     quietly: bool = False,
 ) -> frozenset[str]:
-    """Those of the names with which the caller may not do this; each is looked at once."""
+    """Return those of the names on which the caller may not do this operation. A name that comes twice is checked
+    once."""
     if node.authorizer is None:
         return frozenset()
     return frozenset(
@@ -107,7 +108,8 @@ def group_operations(node: AnyServices, caller: Caller, name: str) -> int:
 
 
 def cluster_operations(node: AnyServices, caller: Caller) -> int:
-    """None at all for a caller that may not describe the cluster."""
+    """Return the caller's operations on the cluster, as the bits of `authorized_operations`; 0 if it may not describe
+    it."""
     if not may_in_cluster(node, caller, DESCRIBE):
         return 0
     return operations(node, caller, CLUSTER, CLUSTER_NAME)

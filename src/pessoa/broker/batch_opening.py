@@ -41,7 +41,7 @@ class BatchOpener:
         return f"<BatchOpener: {'reads a batch' if self._turn.locked() else 'idle'}>"
 
     async def open(self, log: PartitionLog, data: memoryview, now_ms: int) -> memoryview:
-        """What is to be appended. Raises `InvalidBatch`."""
+        """Validate the batch in a worker thread; return the batch to append. Raises `InvalidBatch`."""
         async with self._turn:
             return await asyncio.get_running_loop().run_in_executor(None, log.open_produced, data, now_ms)
 
@@ -72,7 +72,7 @@ async def append_opened(
 
     waiting = None if others is None else asyncio.ensure_future(_wait_for(others))
     try:
-        opened = [one for one in unopened if await _is_opened(broker, one)]
+        opened = [one for one in unopened if await _try_open(broker, one)]
         rest = _request_of(request, opened)
         denied = denied_topics(broker, context, rest, denied)
         reply = respond(broker, context, rest, denied, permits, is_opened=True)
@@ -94,8 +94,8 @@ async def _wait_for(pending: Pending) -> Message | None:
     return await pending
 
 
-async def _is_opened(broker: BrokerServices, one: Unopened) -> bool:
-    """False: it was refused, and the answer says so."""
+async def _try_open(broker: BrokerServices, one: Unopened) -> bool:
+    """Open the batch; return False if it is invalid, with the error in its answer."""
     from pessoa.broker.apis.produce import refused_records
 
     log, data = one.partition.log, one.data

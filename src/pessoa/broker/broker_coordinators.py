@@ -1,4 +1,4 @@
-"""The coordinators of a broker: made when they are needed, told of leadership and metadata, and closed.
+"""The coordinators of a broker: created at their first use, called with changes of leadership and metadata, and closed.
 
 A coordinator is where the leader of its partition is. So whenever this broker begins or ceases to lead a partition of
 `__consumer_offsets`, `__transaction_state` or `__share_group_state`, the coordinator of that topic loads or drops the
@@ -102,8 +102,9 @@ class BrokerCoordinators:
         return self._share_partitions
 
     @property
-    def made_share_partitions(self) -> SharePartitions | None:
-        """The same for who only looks: None before the first request of a share group."""
+    def existing_share_partitions(self) -> SharePartitions | None:
+        """As `share_partitions`, for metrics, which must not create it: None before the first request of a share
+        group."""
         return self._share_partitions
 
     # Building.

@@ -45,7 +45,8 @@ _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 def first_voters(config: BrokerConfig, new_uuid: Callable[[], Uuid]) -> VoterSet | None:
-    """Those of a quorum that begins with this node; None where it does not, or where the configuration names them."""
+    """Return the voter set of a new quorum whose first and only voter is this node; None if this node does not begin a
+    quorum, or if `controller.quorum.voters` names the voters."""
     servers = config.controller_quorum_bootstrap_servers
     if config.controller_quorum_voters or not config.is_controller or len(servers) != 1:
         return None
@@ -57,7 +58,8 @@ def first_voters(config: BrokerConfig, new_uuid: Callable[[], Uuid]) -> VoterSet
 
 
 def _own_controller_listeners(config: BrokerConfig) -> list[ListenerEndpoint]:
-    """In the order of `controller.listener.names`: others use the first."""
+    """Return this node's controller listeners in the order of `controller.listener.names`: other nodes use the
+    first."""
     known = {one.name: one for one in (*config.listeners, *config.advertised_listeners)}
     return [known[name.upper()] for name in config.controller_listener_names if name.upper() in known]
 
@@ -71,7 +73,8 @@ def _is_at(server: str, listener: ListenerEndpoint) -> bool:
 async def first_cluster_id(
     config: BrokerConfig, network: Network, clock: Clock, login: Login | None = None
 ) -> str | None:
-    """For directories that belong to no node; None if a new id is to be made."""
+    """Return the cluster id with which to format directories that belong to no node; None if this node makes a new
+    id."""
     shared = shared_cluster_id(config)
     if shared is not None:
         return shared
@@ -108,7 +111,7 @@ async def ask_for_cluster_id(
     timeout_ms: int,
     login: Login | None = None,
 ) -> str | None:
-    """What the first controller says that answers; None if none does in time."""
+    """Return the cluster id that the first controller to answer names; None if none answers in time."""
     deadline_ms = clock.monotonic_ms() + timeout_ms
     while True:
         for host, port in controllers:

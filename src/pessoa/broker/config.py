@@ -241,7 +241,7 @@ class BrokerConfig:
         )
 
     def value(self, name: str) -> Value:
-        """What holds for a key of the table."""
+        """Return the value of a key: as set, or its default."""
         return self._values[name]
 
     def of_listener(self, listener: str, name: str) -> Value:
@@ -314,7 +314,7 @@ class BrokerConfig:
         assert isinstance(text, str)
         protocols = parse_protocol_map(text)
         if "listener.security.protocol.map" not in self.static:
-            # As Kafka does: who says nothing about security has a controller without it.
+            # As in Kafka, a controller listener without a security protocol is PLAINTEXT.
             for name in self.controller_listener_names:
                 protocols.setdefault(name.upper(), SecurityProtocol.PLAINTEXT)
         return protocols
@@ -348,7 +348,8 @@ def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
 
 
 def _with_a_host(endpoint: ListenerEndpoint) -> ListenerEndpoint:
-    """Clients cannot be told "every address", so they are told the machine's name."""
+    """Return an endpoint that can be advertised: a listener on all addresses gets the name of the machine as its
+    host."""
     return endpoint if endpoint.host else endpoint._replace(host=socket.gethostname())
 
 
@@ -418,7 +419,7 @@ def single_node_properties(settings: Mapping[str, str], home: str | Path) -> dic
         **settings,
     }
     if "controller" in properties["process.roles"] and f"{CONTROLLER}://" not in properties["listeners"]:
-        # Who moves the broker's port has not said where the controller is to listen; any port will do for one node.
+        # With `listeners` set but no controller listener, the controller of a single node may listen on any port.
         port = 0 if "listeners" in settings else CONTROLLER_PORT
         properties["listeners"] += f",{CONTROLLER}://127.0.0.1:{port}"
     if "controller.quorum.voters" in settings or "controller.quorum.bootstrap.servers" in settings:

@@ -80,7 +80,7 @@ def check(config: BrokerConfig) -> None:
 
 
 def check_at_run_time(config: BrokerConfig) -> None:
-    """As `check`, for what Kafka looks at only when it changes while a broker runs."""
+    """Check, as `check` does, what Kafka checks only when a setting changes while a broker runs."""
     for unit in ("ms", "bytes"):
         everything, local = default_value(f"retention.{unit}", config), config.value(f"log.local.retention.{unit}")
         assert isinstance(everything, int)
@@ -93,7 +93,7 @@ def check_at_run_time(config: BrokerConfig) -> None:
 
 
 def _check_log_times(config: BrokerConfig) -> None:
-    """In milliseconds, whatever units they were given in."""
+    """Check segment.ms, its jitter and retention.ms, which may have been set in hours or minutes."""
     for name, key, least in (
         ("segment.ms", "log.roll.ms", 1),
         ("segment.jitter.ms", "log.roll.jitter.ms", 0),

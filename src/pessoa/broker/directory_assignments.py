@@ -1,12 +1,12 @@
 """Telling the controller which log directory each replica is in (KIP-858).
 
-Only then does it know what is lost with a directory. A broker with one directory has nothing to tell, since the
-controller assigns that one by itself. With more, every change of the metadata is looked through for replicas of ours
-whose directory it does not name right; they are gathered, and one request is on its way at a time. What comes back with
-an error is tried again with the next change, or a moment later.
+Only then does the controller know which replicas are lost with a directory. A broker with one directory sends nothing,
+since the controller assigns that one by itself. With more, every metadata delta is searched for replicas on this broker
+whose directory is wrong in it; they are collected, and one request is in flight at a time. A replica that gets an error
+is sent again with the next delta, or a little later.
 
-A directory that has failed is told like any other, because the controller may know the replica in one that works, and
-would leave it the leader for ever.
+A directory that has failed is reported like any other: the controller may believe that the replica is in a directory
+that works, and would leave it the leader for ever.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """How clients leave a broker that stops, before it closes its ports.
 
-    others lead what it led (`Registration.leave`)
+    other brokers lead what it led (`Registration.leave`)
     ──▶ `wait_until_unlisted`      no other broker names it in Metadata: no client is sent here any more
-    ──▶ `wait_until_clients_left`  it still answers: NOT_LEADER_OR_FOLLOWER and who leads, NOT_COORDINATOR, Metadata
+    ──▶ `wait_until_clients_left`  it still answers: NOT_LEADER_OR_FOLLOWER and the leader, NOT_COORDINATOR, Metadata
     ──▶ `end_connections`          those that are left are ended, and new ones still served
     ──▶ the ports are closed
 
-A client hears that it has to go elsewhere from the answer to its next request. If the ports were closed as soon as
-others lead, that request would find a connection that is closed or a port that refuses it. So a broker serves on until
-its clients have turned silent: one that works sends something every few milliseconds, and one that was told to go
-does not come back. That costs a stop about a second, and Apache Kafka does not do it.
+A client learns from the response to its next request that it has to go to another broker. If the ports were closed as
+soon as others lead, that request would find a closed connection or a port that refuses it. So a broker serves on until
+its clients have turned silent: a busy client sends a request every few milliseconds, and does not come back once it has
+been sent to another broker. That costs a stop about a second, and Apache Kafka does not do it.
 
 A client that is silent for long, and then sends again, finds a closed connection, as in Kafka; and asks for metadata.
 librdkafka asks another broker for it in the moment in which its connection ends, and connects again in the same moment;
@@ -60,7 +60,8 @@ def active_others(broker: BrokerServices) -> list[int]:
 
 
 async def wait_until_unlisted(broker: BrokerServices, peers: Peers) -> None:
-    """Done when every broker that answers, this one too, names this one no longer, or has had its time."""
+    """Return when no broker that answers, this one included, lists this broker in Metadata any more, or when the time
+    is over."""
     await asyncio.gather(
         broker.progress.wait_until(lambda: _is_fenced(broker), _UNLISTED_MS),
         *(_wait_for(broker, peers, other) for other in active_others(broker)),

@@ -53,8 +53,8 @@ class Wanted(NamedTuple):
 _Key = tuple[str, Uuid, int]
 
 
-class Known:
-    """What the consumer has been told of a partition."""
+class SessionPartition:
+    """A partition of a fetch session: what the consumer asked for, and what the last response said of it."""
 
     __slots__ = ("high_watermark", "last_look", "log_start_offset", "wanted")
 
@@ -62,8 +62,8 @@ class Known:
         self.wanted = wanted
         self.high_watermark = -1
         self.log_start_offset = -1
-        # What a look found for a follower that had everything: most partitions are as they were at the next one. It is
-        # the handler's, who knows when it still holds.
+        # What the last fetch found for a follower that had everything: most partitions have not changed at the next
+        # fetch. Only the handler uses it, and checks whether it still holds.
         self.last_look: Found | None = None
 
     def is_news(self, data: PartitionData, record_bytes: int) -> bool:
@@ -76,8 +76,8 @@ class Known:
             or data.preferred_read_replica >= 0
             or data.diverging_epoch is not None
         )
-        # After an error the consumer must hear how it went on, even if the offsets are the old ones. So must a follower
-        # whose log parts from ours: it cannot use the high watermark before it has cut its log.
+        # After an error the next response must carry the partition even if its offsets are the same. So it must for a
+        # follower whose log diverges: it cannot use the high watermark before it has truncated its log.
         is_usable = data.error_code == ErrorCode.NONE and data.diverging_epoch is None
         self.high_watermark = data.high_watermark if is_usable else -1
         self.log_start_offset = data.log_start_offset
@@ -89,12 +89,12 @@ class FetchSession:
 
     def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, replica_id: int = CONSUMER) -> None:
         self.id = session_id
-        # Whose it is. What one replica has must never be taken for what another one has.
+        # The replica that fetches. The log end offset of one replica must never be taken for that of another.
         self.replica_id = replica_id
         self.epoch = INITIAL_EPOCH
         self.uses_topic_ids = uses_topic_ids
         self.used_ms = now_ms
-        self.partitions: OrderedDict[_Key, Known] = OrderedDict()
+        self.partitions: OrderedDict[_Key, SessionPartition] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<FetchSession {self.id} in epoch {self.epoch}: {len(self.partitions)} partitions>"
@@ -113,7 +113,7 @@ class FetchSession:
                 wanted = _new_tuple(Wanted, (name, topic_id, partition))
                 known = partitions.get(key)
                 if known is None:
-                    partitions[key] = Known(wanted)
+                    partitions[key] = SessionPartition(wanted)
                 else:
                     known.wanted = wanted
 
@@ -132,7 +132,7 @@ class FetchSession:
         if known is None:
             return True
         if record_bytes:
-            # Who got records goes to the end, so that a limited answer reaches everybody in turn.
+            # A partition with records goes to the end, so that a limited response reaches all partitions in turn.
             self.partitions.move_to_end(key)
         return known.is_news(data, record_bytes)
 
@@ -145,7 +145,7 @@ class FetchPlan(NamedTuple):
     session: FetchSession | None
     is_incremental: bool
     # Beside `wanted`, for the next fetch of a follower's session.
-    known: list[Known] | None = None
+    known: list[SessionPartition] | None = None
 
     @property
     def session_id(self) -> int:
@@ -181,7 +181,7 @@ class FetchSessions:
             session = None
             if request.session_epoch == INITIAL_EPOCH:
                 session = self._begin(request, uses_topic_ids, now_ms, replica_id)
-            wanted = _once(list(wanted_of(request))) if session is None else session.wanted()
+            wanted = _without_repetitions(list(wanted_of(request))) if session is None else session.wanted()
             return FetchPlan(ErrorCode.NONE, wanted, session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None or session.replica_id != replica_id:
@@ -266,15 +266,15 @@ def wanted_of(request: FetchRequest) -> Iterable[Wanted]:
 
 
 def plan_without_session(request: FetchRequest) -> FetchPlan:
-    """For a reader that may have none: it begins no session, continues none and ends none."""
+    """Return the plan of a fetch that may have no session: it begins, continues and ends none."""
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    return FetchPlan(ErrorCode.NONE, _once(list(wanted_of(request))), None, is_incremental=False)
+    return FetchPlan(ErrorCode.NONE, _without_repetitions(list(wanted_of(request))), None, is_incremental=False)
 
 
-def _once(wanted: list[Wanted]) -> list[Wanted]:
-    """As in Kafka, what is asked for twice is answered once: a small request makes no enormous answer. To look for that
-    among a few costs more than it could save."""
+def _without_repetitions(wanted: list[Wanted]) -> list[Wanted]:
+    """Return each partition once, as in Kafka, even if the request names it twice: a small request must not get an
+    enormous response. Requests of few partitions are not searched, which would cost more than it could save."""
     if len(wanted) <= _A_FEW:
         return wanted
     return list({(one.topic, one.topic_id, one.request.partition): one for one in wanted}.values())

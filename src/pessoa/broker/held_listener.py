@@ -60,7 +60,7 @@ def is_counted(config: BrokerConfig, endpoint: ListenerEndpoint) -> bool:
 
 
 def limits_of_clients(config: BrokerConfig) -> ConnectionLimits:
-    """For all listeners of clients together."""
+    """Return the connection limits that hold for all client listeners together."""
     return ConnectionLimits(
         max_connections=_number(config, "max.connections"),
         max_connections_per_ip=_number(config, "max.connections.per.ip"),
@@ -71,7 +71,8 @@ def limits_of_clients(config: BrokerConfig) -> ConnectionLimits:
 
 
 def limits_of_listener(config: BrokerConfig, endpoint: ListenerEndpoint) -> ConnectionLimits:
-    """What is set for this one by its name."""
+    """Return the connection limits that are set for one listener (`listener.name.{name}.max.connections` and the
+    like)."""
     return ConnectionLimits(
         max_connections=_number_of_listener(config, endpoint, "max.connections"),
         max_creation_rate=_number_of_listener(config, endpoint, "max.connection.creation.rate"),

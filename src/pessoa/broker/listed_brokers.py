@@ -1,13 +1,13 @@
-"""Which brokers clients hear of: those that serve, and those that fell silent a moment ago.
+"""The brokers that Metadata lists: those that serve, and those that were fenced less than a session ago.
 
 A broker that dies is fenced half a second later, and others lead at once. Apache Kafka would not notice before the end
 of its session, and until then would go on to name it in Metadata. Clients count on that, for a broker that dies often
 is back within seconds: librdkafka tears down what it has for a broker that an answer no longer names, and with it
 requests that wait to be sent again; some of those are never asked anew, so that a consumer that was about to join waits
-until its next regular look at the metadata, five minutes later.
+until its next regular metadata refresh, five minutes later.
 
-So a broker that was fenced stays listed for a session. No client is sent to it: it leads and coordinates nothing. One
-that said goodbye (a controlled shutdown) is left out as soon as it is fenced, as in Kafka. A broker that starts
+So a broker that was fenced stays listed for a session. No client is sent to it: it leads and coordinates nothing. A
+broker after a controlled shutdown is left out as soon as it is fenced, as in Kafka. A broker that starts
 lists itself from its first answer on, since a client that asks it has its address already.
 """
 

@@ -1,7 +1,7 @@
 """TLS of a node: what its listeners show and demand, and how it reaches other nodes through theirs.
 
-    ssl.* of a listener ──► TlsSettings ──► stores ──► contexts ──► ServerTls for who comes in
-                                                               └──► TlsNetwork for who is reached through that listener
+    ssl.* of a listener ──► TlsSettings ──► stores ──► contexts ──► ServerTls for connections that come in
+                                                               └──► TlsNetwork for nodes with that listener
 
 Contexts are made when a node starts, before anything is on its disk: what is wrong with a store is said then. While it
 runs, its stores may be replaced (KIP-226): by other values of the ten store keys, or by the same path with another

@@ -7,8 +7,8 @@
     pessoa.sasl.oauthbearer.allowed.urls, .files  which of those places are allowed
 
 Each but the last is looked for as in Kafka: under `listener.name.{listener}.oauthbearer.`, then `listener.name.
-{listener}.`, then by itself. All of them hold as the file of the node has them, and no request changes them: whoever
-could would choose whose tokens are taken, and make the node read files and ask hosts (CVE-2025-27817).
+{listener}.`, then by itself. All of them come from the node's file, and no request changes them: a client that could
+would choose whose tokens are accepted, and make the node read files and connect to hosts (CVE-2025-27817).
 
 What is made of them where a listener has keys is in `oauth_verifier.py`.
 """
@@ -53,7 +53,7 @@ def find_setting(config: BrokerConfig, listener: str, name: str) -> FoundSetting
 
 
 def has_keys(config: BrokerConfig, listener: str) -> bool:
-    """Whether a listener has been told where the keys are."""
+    """Return whether a listener has a setting for the key set that verifies its tokens."""
     return bool(find_setting(config, listener, KEYS_URL).value)
 
 

@@ -63,7 +63,8 @@ class Observers:
             self.on_log_in(host, listener, mechanism, principal, outcome)
 
     def begin_of(self, row: AnyRow) -> Begin | None:
-        """What is to be called with each request of an API; None if no watcher looks at them."""
+        """Return the function to call with each request of an API, which begins its observation; None if no watcher
+        wants that API."""
         begins = [one.begin for one in self._watchers.values() if one.watches(row)]
         if len(begins) <= 1:
             return begins[0] if begins else None
@@ -75,7 +76,7 @@ class Observers:
 
 
 class _Observations:
-    """Those of several watchers, as one."""
+    """The observations of one request by several watchers, called as one."""
 
     __slots__ = ("_all",)
 

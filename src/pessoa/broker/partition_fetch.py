@@ -44,7 +44,7 @@ _EMPTY = memoryview(b"")
 
 
 class Reader(NamedTuple):
-    """Who reads, and what that one may see."""
+    """The consumer or follower that fetches, and what it may read."""
 
     # -1 is a consumer.
     replica_id: int
@@ -80,7 +80,7 @@ class Found:
 
     @property
     def is_urgent(self) -> bool:
-        """Something that the reader has to hear at once."""
+        """Whether the response must be sent at once: it has an error, a diverging epoch or a preferred replica."""
         data = self.data
         return bool(data.error_code) or data.diverging_epoch is not None or data.preferred_read_replica >= 0
 
@@ -126,9 +126,9 @@ def look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *
     limit = min(request.partition_max_bytes, left)
     try:
         if request.last_fetched_epoch >= 0:
-            parted = _parting(partition, request)
-            if parted is not None:
-                return Found(wanted, partition, parted)
+            diverging = _diverging_epoch_response(partition, request)
+            if diverging is not None:
+                return Found(wanted, partition, diverging)
         if reader.rack and partition.in_sync is not None:
             elsewhere = _preferred_replica(broker, partition, reader, request.fetch_offset)
             if elsewhere is not None:
@@ -140,7 +140,7 @@ def look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *
             fetched = Fetched(None, ())
     except OffsetOutOfRange:
         if not partition.log.log_start_offset <= request.fetch_offset <= partition.log.log_end_offset:
-            broker.damage.is_gone(partition, request.fetch_offset)
+            broker.damage.report_deleted(partition, request.fetch_offset)
         return Found(wanted, partition, refused(request.partition, ErrorCode.OFFSET_OUT_OF_RANGE))
     except DiskError as problem:
         partition.directory.fail(problem)
@@ -150,7 +150,7 @@ def look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *
         broker.damage.report(partition, request.fetch_offset, damage)
         return Found(wanted, partition, refused(request.partition, damage.error))
     if broker.damage and fetched.data is not None:
-        broker.damage.is_over(partition, request.fetch_offset)
+        broker.damage.report_repaired(partition, request.fetch_offset)
     if reader.is_follower:
         partition.follower_fetched(
             reader.replica_id, reader.broker_epoch, request.fetch_offset, request.log_start_offset
@@ -182,8 +182,8 @@ def _check(partition: Partition, reader: Reader, request: FetchPartition) -> Err
     return ErrorCode.NONE
 
 
-def _parting(partition: Partition, request: FetchPartition) -> PartitionData | None:
-    """Where the log of a reader parts from ours, if it does."""
+def _diverging_epoch_response(partition: Partition, request: FetchPartition) -> PartitionData | None:
+    """Return a response with the diverging epoch if the log of a follower diverges from this one; None if not."""
     end = partition.end_offset_for(request.last_fetched_epoch)
     if end.end_offset == UNDEFINED_OFFSET:
         raise OffsetOutOfRange(f"nothing is known of epoch {request.last_fetched_epoch}")
@@ -267,7 +267,8 @@ def refused(index: int, error: ErrorCode) -> PartitionData:
 
 
 def refused_unseen(index: int, error: ErrorCode) -> PartitionData:
-    """For what the broker has not looked at: Kafka answers that elsewhere than for what it has, and not with null."""
+    """Return the error for a partition that was refused before it was looked up. As in Kafka, its aborted transactions
+    are then an empty list, not null."""
     data = refused(index, error)
     data.aborted_transactions = []
     return data
@@ -286,7 +287,8 @@ def _missing(broker: BrokerServices, version: int, wanted: Wanted, error: ErrorC
 
 
 def refused_with_leader(partition: Partition, error: ErrorCode, version: int) -> PartitionData:
-    """Whom to ask instead is said to a reader that came to the wrong broker, or with an old leader epoch."""
+    """Return an error; with the present leader if the broker does not lead or the leader epoch is old, and the version
+    has it."""
     data = refused(partition.index, error)
     first_version = _FIRST_VERSION_WITH_LEADER_OF.get(error)
     if first_version is not None and version >= first_version:

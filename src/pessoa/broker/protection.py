@@ -108,7 +108,8 @@ def _named_protocol(endpoint: str) -> str:
 
 
 def _mapped_protocol(entry: str) -> str:
-    """Nothing where a listener is called like its protocol: the usual maps have those, and no such listeners."""
+    """Return the protocol that an entry of `listener.security.protocol.map` gives to a listener; "" if the listener has
+    the name of its protocol, since the default map has such entries for listeners that do not exist."""
     name, _, protocol = (part.strip().upper() for part in entry.partition(":"))
     return "" if name == protocol else protocol
 

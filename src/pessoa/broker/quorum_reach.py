@@ -1,8 +1,8 @@
 """Whether enough controllers are there for one of them to lead.
 
 A broker that stops asks the active controller to let it go. Where all nodes of a cluster stop at once, a moment comes
-when too few controllers are left to elect one, and a broker that still waits for it waits in vain. The listeners tell:
-a controller closes its port only after it has left the quorum.
+when too few controllers are left to elect one, and a broker that still waits for it waits in vain. That is seen from
+their ports: a controller closes its own only after it has left the quorum.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Places in logs that cannot be read, each told of once.
+"""Offsets that cannot be read because the log is damaged there, each logged once.
 
-A consumer that meets damage comes back for it many times a second, and so does everybody behind it. The log of the
-broker has one line when it begins, and one when it is over: the replica was repaired, or its damaged part is gone.
+A consumer that meets damage fetches it again many times a second, and so do other consumers. The broker's own log gets
+one line when the damage is found, and one when it is over: the replica was repaired, or its damaged part is deleted.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ReadDamage:
             self._places.add(place)
             log.warning("%s-%s cannot be read at %s: %s", partition.topic, partition.index, offset, why)
 
-    def is_over(self, partition: Partition, offset: int) -> None:
-        """It could be read, if it ever could not."""
+    def report_repaired(self, partition: Partition, offset: int) -> None:
+        """Log that the offset can be read again, if its damage was logged before."""
         self._forget(partition, offset, f"can be read at {offset} again")
 
-    def is_gone(self, partition: Partition, offset: int) -> None:
-        """There is nothing at this offset any more, damaged or not."""
+    def report_deleted(self, partition: Partition, offset: int) -> None:
+        """Log that the damaged offset is no longer in the log, if its damage was logged before."""
         self._forget(partition, offset, f"has nothing at {offset} any more, damaged as it was")
 
     def _forget(self, partition: Partition, offset: int, what_is: str) -> None:

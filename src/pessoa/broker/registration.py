@@ -115,19 +115,19 @@ class Registration:
         return f"<Registration of broker {self._config.node_id} in epoch {self.broker_epoch}>"
 
     async def register(self) -> None:
-        """Done when this broker is registered, fenced, and has read of it."""
+        """Return when this broker is registered and fenced, and has read its registration in the metadata log."""
         await self._register(self._config.initial_broker_registration_timeout_ms)
         while True:
             await self._progress.wait_until(lambda: self._progress.offset >= self.broker_epoch)
-            response = await self._beat(want_fence=True)
+            response = await self._try_heartbeat(want_fence=True)
             if response is not None and response.is_caught_up:
                 return
             await self._clock.wait_ms(_HURRY_MS)
 
     async def unfence(self) -> None:
-        """Done when this broker may serve."""
+        """Return when the controller has unfenced this broker."""
         while True:
-            response = await self._beat()
+            response = await self._try_heartbeat()
             if response is not None and not response.is_fenced:
                 return
             log.info("waiting to be unfenced")
@@ -142,7 +142,7 @@ class Registration:
                 pass
             # A hurry that comes while this heartbeat is under way asks for another.
             self._hurry.clear()
-            response = await self._beat()
+            response = await self._try_heartbeat()
             if response is not None and response.is_fenced:
                 log.warning("this broker is fenced; it asks to be let in again")
 
@@ -231,8 +231,8 @@ class Registration:
             previous_broker_epoch=self._previous_broker_epoch,
         )
 
-    async def _beat(self, *, want_fence: bool = False) -> BrokerHeartbeatResponse | None:
-        """A heartbeat that survives what can go wrong; None if it did not count."""
+    async def _try_heartbeat(self, *, want_fence: bool = False) -> BrokerHeartbeatResponse | None:
+        """Send a heartbeat; return None if it failed or was refused. After STALE_BROKER_EPOCH register anew."""
         try:
             response = await self._heartbeat(self._config.broker_session_timeout_ms, want_fence=want_fence)
         except ControllerUnavailable as problem:

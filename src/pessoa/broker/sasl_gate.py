@@ -37,7 +37,7 @@ from pessoa.security.sasl.exchange import MAX_TOKEN_BYTES, OAUTHBEARER, PRINCIPA
 from pessoa.security.sasl.jaas import BadJaas, parse_jaas
 from pessoa.security.sasl.oauthbearer import MAX_MESSAGE_BYTES, OAuthBearerExchange
 from pessoa.security.sasl.plain import PlainExchange
-from pessoa.security.sasl.scram import ScramServerExchange, ScramUsers, TokenCredential, usual_shape
+from pessoa.security.sasl.scram import ScramServerExchange, ScramUsers, TokenCredential, most_common_credential_shape
 from pessoa.security.sasl.scram_keys import NUMBERS
 from pessoa.security.sasl.server_session import Answer, Failure, Mechanism, ServerSession, State
 from pessoa.wire.catalogue import ApiKey
@@ -119,7 +119,7 @@ class SaslListener:
         protocol.connection.admit_only(self._apis, limit)
 
     def guard(self, protocol: ServerProtocol, listener: Listener) -> Serve:
-        """From now on its login decides whether its requests are served, by the function that is returned."""
+        """Make a connection's login decide whether its requests are served; return the function that serves them."""
         protocol.connection.authenticate_by_ms = self.clock.monotonic_ms() + _LOGIN_MS
         gate = protocol.gate = SaslGate(self, protocol, listener, ServerSession(self.mechanisms)).serve
         return gate
@@ -162,7 +162,7 @@ class SaslListener:
         image, known = self._image().scram, self._shapes.get(mechanism)
         if known is None or known[0] is not image:
             own = (one for (_, number), one in image.credentials.items() if number == mechanism)
-            known = self._shapes[mechanism] = (image, usual_shape(own))
+            known = self._shapes[mechanism] = (image, most_common_credential_shape(own))
         return known[1]
 
     def _plain_users(self) -> Mapping[str, str]:
@@ -199,12 +199,13 @@ def shared_secret(config: BrokerConfig, entropy: Entropy) -> bytes:
     shared = str(config.value("delegation.token.secret.key") or "")
     if not shared and (passwords := passwords_of_nodes(config)):
         shared = json.dumps(passwords, sort_keys=True)
-    return _stretched(shared) if shared else entropy.octets(_SECRET_BYTES)
+    return _derive_salt_secret(shared) if shared else entropy.octets(_SECRET_BYTES)
 
 
 @lru_cache(maxsize=16)
-def _stretched(shared: str) -> bytes:
-    """A peer that has not logged in may ask for salts, and try passwords with them at home: each try shall cost."""
+def _derive_salt_secret(shared: str) -> bytes:
+    """Return a slow hash of the shared secret. A peer gets salts before it logs in, and could try secrets on them
+    offline: each try shall be expensive."""
     return hashlib.scrypt(shared.encode(), salt=b"salts of unknown SCRAM users", n=2**14, r=8, p=1, dklen=_SECRET_BYTES)
 
 
@@ -240,7 +241,7 @@ class SaslGate:
         if not isinstance(outcome, Answer):
             return self._listener.serve(connection, data, start, end)
         if outcome.refusal is not None:
-            # Now: many clients hear of the refusal and go, without the step that makes it a failure.
+            # Noted now: many clients close the connection on this refusal, without the step that makes it a failure.
             self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
             self._is_refusal_noted = True
         if session.state is State.DONE:

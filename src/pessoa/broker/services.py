@@ -132,7 +132,7 @@ class BrokerServices:
         return [node for node in self.nodes(listener) if not node.is_fenced]
 
     def listed_nodes(self, listener: str) -> list[Node]:
-        """Those that Metadata lists: also brokers that were fenced a moment ago."""
+        """Return the brokers that Metadata lists: also those that were fenced a moment ago (`listed_brokers`)."""
         now_ms = self.clock.monotonic_ms()
         return [
             node

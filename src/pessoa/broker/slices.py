@@ -132,7 +132,7 @@ def _nested_slices(topics: list[object], within: str) -> Iterator[list[object]]:
 
 
 class _Endpoint(Protocol):
-    """Of the response to Produce and Fetch: where the leader is."""
+    """A node endpoint in a Produce or Fetch response: the address of a leader."""
 
     node_id: int
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Throttling:
-    """Of one broker. `busy_ns` is the time that the event loop's thread has computed."""
+    """The quotas of one broker. `busy_ns` is the CPU time of the event loop's thread."""
 
     def __init__(
         self,
@@ -161,11 +161,11 @@ class RequestCharge:
             self._began_ns = None
 
     def exempt_time(self) -> None:
-        """The time of this request does not count: its client could not hear of it."""
+        """Do not charge the time of this request to its client, which gets no response and so no throttle time."""
         self._is_timed = False
 
     def timed(self, work: Awaitable[T]) -> Awaitable[T]:
-        """The same work; each of its steps counts."""
+        """Return the same awaitable, such that the time of each of its steps is charged to the client."""
         return _TimedWork(work, self) if self._is_timed else work
 
     # What is counted.
@@ -174,7 +174,7 @@ class RequestCharge:
         self._throttle(self._client.produce, self._client.charge_produce(size, self._owner.now_ms()))
 
     def limit_fetch(self, max_bytes: int) -> int:
-        """How much a fetch may look for."""
+        """Return how many bytes a fetch may return at most under the client's quota."""
         return self._client.fetch_limit_bytes(max_bytes)
 
     def admits_fetch(self, size: int) -> bool:

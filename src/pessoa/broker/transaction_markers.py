@@ -5,9 +5,9 @@
       └─▶ those that another leads ──▶ a queue for that broker ──▶ WriteTxnMarkers, one request at a time ──▶ its
                                                                    LocalMarkers
 
-Who leads what stands in the metadata image. What gathers while a request is on its way goes out with the next one. A
-broker that cannot be reached means "not now" for its partitions, and the coordinator asks again, wherever the
-partition is led by then.
+The leaders are those of the metadata image. Markers that come while a request is in flight go out with the next one. If
+a broker cannot be reached, the markers of its partitions fail with a retriable error, and the coordinator sends them
+again, to the leader of that time.
 
 A marker in `__consumer_offsets` is written by the group coordinator, which has offsets of that transaction to decide.
 """
@@ -161,7 +161,8 @@ class _RemoteMarkers:
             self._sending = None
 
     def _next_batch(self) -> tuple[list[_Order], list[_Order]]:
-        """Answers are told apart by the producer, so a request has one marker of each."""
+        """Return the orders of the next WriteTxnMarkers request, and the rest. A response identifies a marker by its
+        producer id only, so a request has one marker of each producer."""
         batch: dict[int, _Order] = {}
         rest = []
         for order in self._waiting:
@@ -172,7 +173,8 @@ class _RemoteMarkers:
         return list(batch.values()), rest
 
     async def _send(self, orders: list[_Order]) -> dict[int, Errors]:
-        """What came back, by producer; nothing for those who must be asked again."""
+        """Send one WriteTxnMarkers request; return the errors of each producer. Orders that are not in the result must
+        be sent again."""
         channel = self._peers.channel_to(self._broker_id, _PURPOSE)
         if channel is None:
             return {}

@@ -1,7 +1,7 @@
 """Moving replicas between the log directories of this broker (KIP-113), while they go on to lead and to follow.
 
     AlterReplicaLogDirs ──▶ a copy begins ──▶ pieces of the log, in turn with everything else ──▶ caught up
-    ──▶ synced ──▶ what came meanwhile ──▶ the copy takes the place of the original ──▶ the controller is told
+    ──▶ synced ──▶ what came meanwhile ──▶ the copy takes the place of the original ──▶ AssignReplicasToDirs
 
 One task for every directory that something moves to works through its copies, one after the other, at
 `replica.alter.log.dirs.io.max.bytes.per.second` in all. Copying goes through the page cache on the event loop, as
@@ -14,8 +14,8 @@ still holds after it, and what has long been on one disk is not suddenly in memo
 `log/future_log.py` says how a copy survives the death of the process. `recover` finds what is left of it, when the
 partition is opened again, and `resume` goes on.
 
-A replica that is not here yet may be asked to move as well: the tool that reassigns partitions does, before the broker
-hears of them. It is remembered, and the log is made in that directory at once.
+AlterReplicaLogDirs may also name a replica that does not exist here yet: kafka-reassign-partitions sends it before the
+broker has the new replica. The directory is remembered, and the log is then created in it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PIECE_BYTES = 256 << 10
 # A topic that syncs all the time can be ahead of the copy's disk for ever. After so many rounds the swap waits for it.
 _PATIENT_FLUSHES = 3
 # Wishes for replicas that never come must not fill the memory.
-_MAX_WISHES = 10_000
+_MAX_REQUESTED = 10_000
 
 
 class DirectoryMoves:
@@ -64,10 +64,10 @@ class DirectoryMoves:
         self._upkeep = upkeep
         self._flusher = flusher
         self._new_uuid = new_uuid
-        # Told about every replica that is in another directory now.
+        # Called with every replica that has been moved to another directory.
         self.on_moved: list[Callable[[Partition], None]] = []
-        # Where replicas shall be made that are not here.
-        self._wishes: dict[tuple[str, int], LogDirectory] = {}
+        # The directory in which a replica shall be created that is not on this broker, as AlterReplicaLogDirs said.
+        self._requested_directories: dict[tuple[str, int], LogDirectory] = {}
         # Those whose interrupted swap cannot be ended before the next start.
         self._unreachable: set[tuple[Uuid, int]] = set()
         # By the path of the directory that they move to.
@@ -77,15 +77,18 @@ class DirectoryMoves:
     def __repr__(self) -> str:
         return f"<DirectoryMoves: {sum(map(len, self._waiting.values()))} waiting, {len(self._tasks)} tasks>"
 
-    # What is asked for.
+    # What AlterReplicaLogDirs asks for.
 
-    def wish(self, topic: str, index: int, destination: LogDirectory) -> None:
-        """Make this replica there when it comes."""
-        if len(self._wishes) < _MAX_WISHES:
-            self._wishes[topic, index] = destination
+    def request_directory(self, topic: str, index: int, destination: LogDirectory) -> None:
+        """Note that this replica, which does not exist on this broker, shall be created in `destination`
+        (AlterReplicaLogDirs)."""
+        if len(self._requested_directories) < _MAX_REQUESTED:
+            self._requested_directories[topic, index] = destination
 
-    def wished(self, topic: str, index: int) -> LogDirectory | None:
-        destination = self._wishes.pop((topic, index), None)
+    def take_requested_directory(self, topic: str, index: int) -> LogDirectory | None:
+        """Return the directory that was requested for a new replica, and forget the request; None if there is none, or
+        the directory is offline."""
+        destination = self._requested_directories.pop((topic, index), None)
         return destination if destination is not None and destination.offline is None else None
 
     def move(self, partition: Partition, destination: LogDirectory) -> ErrorCode:
@@ -134,8 +137,9 @@ class DirectoryMoves:
     # After a start.
 
     def recover(self, topic: str, topic_id: Uuid, index: int) -> bool:
-        """Before a partition is opened or made: end a swap that was interrupted, and drop copies of what is lost.
-        False if the partition lies in a directory that is offline: an empty one must not take its place."""
+        """Finish a swap that was interrupted, and remove copies whose original is lost, before a partition is opened or
+        created. Return False if the partition is in a directory that is offline: an empty log must not take its
+        place."""
         if (topic_id, index) in self._unreachable:
             return False
         if any((topic, index) in directory.partitions for directory in self._directories):
@@ -224,7 +228,8 @@ class DirectoryMoves:
             del self._tasks[path]
 
     def _give_up(self, partition: Partition, path: str) -> None:
-        """Unless the original has left its place: then the copy is all there is, and the next start ends the swap."""
+        """Cancel the move to `path`, unless the swap has renamed the original already: the copy is then the only log of
+        the replica, and the next start completes the swap."""
         is_in_place = (partition.topic, partition.index) in partition.directory.partitions
         if is_in_place and partition.future is not None and partition.future.directory.path == path:
             self.cancel(partition)

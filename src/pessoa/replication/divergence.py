@@ -46,14 +46,15 @@ def truncation_offset(
 
 
 class Reset(NamedTuple):
-    """Cut the log to an offset, or drop all of it and go on at that offset."""
+    """Truncate the log to an offset, or drop all of it and continue at that offset."""
 
     offset: int
     drops_all: bool
 
 
 def reset_for_range(log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> Reset:
-    """What a follower does whose leader says OFFSET_OUT_OF_RANGE."""
+    """Return the offset at which a follower continues after OFFSET_OUT_OF_RANGE, and whether it first drops its whole
+    log."""
     if leader_end_offset < log_end_offset:
         # A replica was elected that had less, and what this one has beyond it was never committed under that leader.
         return Reset(leader_end_offset, drops_all=False)

@@ -1,7 +1,7 @@
 """The follower's side of a fetch session (KIP-227): which partitions a fetch has to name.
 
-The first fetch names all partitions and opens a session; every later one names those whose state is another than the
-leader was told last, and those that are to be forgotten. The leader keeps the rest. Session epochs count fetches, so
+The first fetch names all partitions and opens a session; every later one names those whose position is not the one
+that was sent last, and those that are to be forgotten. The leader keeps the rest. Session epochs count fetches, so
 that both sides notice a lost one; then, or when the leader has thrown the session away, everything begins anew.
 
     epoch 0 ── answer with an id ──▶ 1 ──▶ 2 ──▶ …        an error or a lost answer: back to 0
@@ -27,7 +27,7 @@ Key = tuple["Uuid", int]
 
 
 class Position(NamedTuple):
-    """Where a follower is in one partition: all that the leader is told of it."""
+    """Where a follower is in one partition: what its Fetch says of the partition."""
 
     leader_epoch: int
     fetch_offset: int
@@ -39,22 +39,25 @@ class FollowerSession:
     def __init__(self) -> None:
         self.id = _NO_SESSION
         self.epoch = _INITIAL_EPOCH
-        # What the leader knows, once the fetch on its way has reached it.
-        self._told: dict[Key, Position] = {}
+        # What the leader has in its session when it has received the Fetch in flight.
+        self._sent_positions: dict[Key, Position] = {}
 
     def __repr__(self) -> str:
-        return f"<FollowerSession {self.id} in epoch {self.epoch}: {len(self._told)} partitions>"
+        return f"<FollowerSession {self.id} in epoch {self.epoch}: {len(self._sent_positions)} partitions>"
 
     @property
     def is_incremental(self) -> bool:
         return self.epoch != _INITIAL_EPOCH
 
-    def tell(self, wanted: Mapping[Key, Position], max_bytes: int) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """What the next fetch has to say so that the leader knows of exactly these partitions."""
-        told = self._told if self.is_incremental else {}
+    def next_fetch_topics(
+        self, wanted: Mapping[Key, Position], max_bytes: int
+    ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
+        """Return the topics and the forgotten topics of the next Fetch, after which the session has exactly the
+        partitions of `wanted`."""
+        sent = self._sent_positions if self.is_incremental else {}
         topics: dict[Uuid, FetchTopic] = {}
         for key, position in wanted.items():
-            if told.get(key) != position:
+            if sent.get(key) != position:
                 topic_id, index = key
                 topic = topics.get(topic_id)
                 if topic is None:
@@ -69,12 +72,12 @@ class FollowerSession:
                         partition_max_bytes=max_bytes,
                     )
                 )
-        forgotten = _by_topic(key for key in told if key not in wanted)
-        self._told = dict(wanted)
+        forgotten = _by_topic(key for key in sent if key not in wanted)
+        self._sent_positions = dict(wanted)
         return list(topics.values()), forgotten
 
-    def answered(self, error: ErrorCode, session_id: int) -> None:
-        """The leader has answered: go on in its session, or begin anew."""
+    def apply_response(self, error: ErrorCode, session_id: int) -> None:
+        """Continue the session with the next epoch, or begin a new one after an error or if the id is another."""
         if error is not ErrorCode.NONE or session_id == _NO_SESSION or (self.is_incremental and session_id != self.id):
             self.reset()
             return
@@ -82,10 +85,11 @@ class FollowerSession:
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def reset(self) -> None:
-        """The answer is lost, so what the leader knows is not known."""
+        """Begin a new fetch session with the next Fetch: after a lost response it is unknown what the leader has in
+        this one."""
         # The id stays: with epoch 0 it tells the leader to throw the old session away.
         self.epoch = _INITIAL_EPOCH
-        self._told = {}
+        self._sent_positions = {}
 
 
 def _by_topic(keys: Iterable[Key]) -> list[ForgottenTopic]:

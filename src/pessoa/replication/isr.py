@@ -225,7 +225,8 @@ class InSyncReplicas:
         return least
 
     def low_watermark(self, log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """The offset below which no live replica has records (KIP-107); UNKNOWN while one has not told its own."""
+        """The offset below which no live replica has records (KIP-107); UNKNOWN while the log start offset of one is
+        not known."""
         starts = (one.log_start_offset for one in self.followers.values() if is_alive(one.broker_id))
         return min(starts, default=log_start_offset) if self.followers else log_start_offset
 

@@ -129,7 +129,8 @@ class LocalReplicas:
         return self.ensure(topic, index) if found is None else found
 
     def get_by_id(self, topic_id: Uuid, index: int) -> Partition | None:
-        """The same by the id of its topic."""
+        """Return this broker's replica of a partition by the id of its topic, or None. One that is pending is created
+        now."""
         found = self.by_id.get(topic_id, _NO_PARTITIONS).get(index)
         return self._creation.ensure(topic_id, index) if found is None else found
 
@@ -221,7 +222,7 @@ class LocalReplicas:
         table = self.by_id.get(topic.id, {})
         missing, moved = [], []
         for index, wanted in topic.partitions.items():
-            # A partition that is pending hears of the change when it is created.
+            # A partition that is pending takes the change from the image when it is created.
             partition = table.get(index)
             if self.node_id not in wanted.replicas:
                 if partition is not None:
@@ -309,7 +310,9 @@ class LocalReplicas:
         if not online:
             log.error("no log directory is left for %s-%s", topic.name, index)
             return None
-        directory = self.moves.wished(*key) or min(online, key=lambda one: len(one.partitions) + len(one.futures))
+        directory = self.moves.take_requested_directory(*key)
+        if directory is None:
+            directory = min(online, key=lambda one: len(one.partitions) + len(one.futures))
         try:
             created = directory.create(topic.name, index, topic.id, config, self._clock.now_ms())
         except DirectoryOffline:

@@ -71,8 +71,9 @@ class CommitWaiter:
             self.wake()
 
     def lost(self) -> None:
-        """The partition of one of the offsets does not lead any more, or its broker stops. The others are still waited
-        for: a produce must not answer REQUEST_TIMED_OUT for partitions that are about to reach theirs."""
+        """Count one offset as reached, since its partition does not lead any more or its broker stops. The other
+        offsets are still waited for: a produce must not answer REQUEST_TIMED_OUT for partitions that are about to reach
+        theirs."""
         if self._on_lost is not None and self._call is not None:
             self._on_lost()
         self.arrived()
@@ -83,7 +84,7 @@ class CommitWaiter:
             call()
 
     def leave(self) -> None:
-        """Nothing waits any more. The partitions forget it by and by."""
+        """Stop waiting. The queues of the partitions drop this waiter later."""
         self._call = self._on_lost = None
 
 
@@ -141,7 +142,7 @@ class CommitQueue:
         del self.waiting[:count]
 
     def lose_all(self) -> None:
-        """No offset is waited for here any more: this broker does not lead the partition any more, or stops."""
+        """End the wait of all produce requests: this broker does not lead the partition any more, or stops."""
         waiting, self.waiting = self.waiting, []
         for _, waiter in waiting:
             waiter.lost()

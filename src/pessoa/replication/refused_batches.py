@@ -1,18 +1,18 @@
 """Batches that were refused with an error that passes, and what their producers had sent behind them.
 
 An idempotent producer has up to five requests on their way. Suppose the first is refused, because too few replicas are
-in sync or because this broker has yet to hear that it leads, and the reason is gone when the second arrives. The second
+in sync or because this broker does not know yet that it leads, and the reason is gone when the second arrives. It
 then has a gap before it, and Kafka's answer to a gap is OUT_OF_ORDER_SEQUENCE_NUMBER. The Java client repeats both.
 librdkafka begins a new epoch for all its partitions and sends again, under that epoch, what it has no answer for: if
 another partition has that already, the broker cannot tell, and it is there twice. A partition that knows nothing of the
 producer takes any first sequence, and so would take the second batch and never the first.
 
-So what comes behind a refused batch hears the same error until that batch has come again:
+So later batches of the producer are refused with the same error until the refused batch has been sent again:
 
-    sequence 7 refused ──▶ 8, 9 refused alike ──▶ 7 comes again, and everything is judged as ever
+    sequence 7 refused ──▶ 8, 9 refused with its error ──▶ 7 comes again, and all batches are checked as in Kafka
 
-A producer that has given the batch up is through after `IN_FLIGHT` of these, and hears what Kafka would have said. So
-does one whose first batch came to a broker that did not know the partition at all: there is nowhere to note it.
+If the producer has given the batch up, only `IN_FLIGHT` later batches are refused like that, and the next gets Kafka's
+error. So does a batch after one that came to a broker without a replica of the partition, which cannot note it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class RefusedBatches(dict[int, _Refused]):
     __slots__ = ()
 
     def note(self, data: memoryview | None, error: ErrorCode, producers: ProducerState, now_ms: int) -> None:
-        """This was refused, and will come again."""
+        """Remember the first refused batch of a producer and its error; the producer will send it again."""
         batch = _batch_in(data)
         if batch is None:
             return
@@ -77,8 +77,11 @@ class RefusedBatches(dict[int, _Refused]):
         if len(self) > MAX_PRODUCERS:
             del self[next(iter(self))]
 
-    def error_behind(self, data: memoryview | None, producers: ProducerState, now_ms: int) -> ErrorCode | None:
-        """What a batch hears because the one before it was refused; None if that is no reason to refuse it."""
+    def error_after_refused_batch(
+        self, data: memoryview | None, producers: ProducerState, now_ms: int
+    ) -> ErrorCode | None:
+        """Return the error of the producer's earlier refused batch, with which this batch is refused too; None if
+        there is no such reason to refuse it."""
         oldest = next(iter(self))
         if self[oldest].until_ms <= now_ms:
             del self[oldest]
@@ -97,7 +100,7 @@ class RefusedBatches(dict[int, _Refused]):
 
 
 def _batch_in(data: memoryview | None) -> RecordBatch | None:
-    """None for what has no sequence, or is no batch; others will say so."""
+    """Return the batch if it has a producer id; None if it has none or is invalid, which is refused elsewhere."""
     if data is None:
         return None
     try:

@@ -138,15 +138,16 @@ class ReplicaFetcher:
             known.backoff.succeeded()
         else:
             self._following[key] = _Following(partition)
-        self._notice()
+        self._wake()
 
     def unfollow(self, partition: Partition) -> None:
         known = self._following.get((partition.topic_id, partition.index))
         if known is not None and known.partition is partition:
             del self._following[partition.topic_id, partition.index]
 
-    def _notice(self) -> None:
-        """Something is to be fetched that the fetch on its way does not know of."""
+    def _wake(self) -> None:
+        """Wake the fetcher for partitions that the Fetch in flight does not name; interrupt that Fetch if it only
+        waits."""
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
         now_ms = self._broker.clock.monotonic_ms()
@@ -193,7 +194,7 @@ class ReplicaFetcher:
         return found
 
     async def _pause(self, now_ms: int) -> None:
-        """Until a pause is over, or there is something new to follow."""
+        """Wait until the backoff of a partition is over, or there is a new partition to follow."""
         if self._backoff.until_ms > now_ms:
             await self._broker.clock.wait_ms(self._backoff.until_ms - now_ms)
             return
@@ -216,7 +217,7 @@ class ReplicaFetcher:
             if self._channel is None:
                 self._fail("its address is not known")
                 return
-        topics, forgotten = self._session.tell(wanted, settings.replica_fetch_max_bytes)
+        topics, forgotten = self._session.next_fetch_topics(wanted, settings.replica_fetch_max_bytes)
         request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._broker.node_id, replica_epoch=self._broker.broker_epoch()),
             max_wait_ms=settings.replica_fetch_wait_max_ms,
@@ -252,7 +253,7 @@ class ReplicaFetcher:
 
     async def _answered(self, response: FetchResponse, sent: dict[Key, Position]) -> None:
         error = ErrorCode.of(response.error_code)
-        self._session.answered(error, response.session_id)
+        self._session.apply_response(error, response.session_id)
         if error is not ErrorCode.NONE:
             if error not in _SESSION_ERRORS:
                 self._fail(error.name)
@@ -266,7 +267,7 @@ class ReplicaFetcher:
                 if following is None or position is None:
                     continue
                 if data.diverging_epoch is not None or not self._is_current(following.partition, position):
-                    # The leader takes what it has said for known, and would not say it again: its high watermark.
+                    # The high watermark was not applied, and the leader would not send it again in this fetch session.
                     self._session.reset()
                 if not self._is_current(following.partition, position):
                     continue
@@ -298,8 +299,8 @@ class ReplicaFetcher:
             if data.records:
                 size = partition.append_fetched(data.records, now_ms, position.leader_epoch)
                 if not size:
-                    # All of it is of an epoch that the leader has not reached: it is none any more, or its disk has
-                    # made that up. At once it would say the same.
+                    # All batches have an epoch above the leader's: it does not lead any more, or its disk has changed
+                    # them. A fetch at once would get the same batches.
                     self._pause_one(following, ErrorCode.CORRUPT_MESSAGE)
                     return
                 if partition.is_follower_throttled:
@@ -364,7 +365,7 @@ class ReplicaFetcher:
             key = (partition.topic_id, partition.index)
             following = self._following.get(key)
             if following is None or following.partition is not partition:
-                # It was taken away meanwhile, and may have come back as another.
+                # The partition was removed meanwhile, and may have been added again as another object.
                 continue
             if partition.leader_epoch != epochs[partition] or partition.is_offline:
                 continue
@@ -486,6 +487,6 @@ class ReplicaFetchers:
 
 
 def _report(task: asyncio.Task[None]) -> None:
-    """A mistake of ours is the loop's affair at once."""
+    """Pass the exception of a fetcher task, which is a bug, to the event loop's exception handler at once."""
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "a fetcher failed", "exception": error, "task": task})

@@ -1,5 +1,5 @@
-"""What a broker's configuration says about replication. Names are Kafka's keys with underscores, and so are defaults,
-but for the lag, which the notes of the platform set."""
+"""The settings of replication in a broker's configuration. Names are Kafka's keys with underscores, and defaults are
+Kafka's too, except for `replica.lag.time.max.ms`: 10 s instead of 30 s (docs/DEVIATIONS.md)."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Throttle:
             self._left -= size
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until something may pass; 0 is now."""
+        """Return how long to wait until more bytes may be replicated; 0 if they may be now."""
         rate = self.bytes_per_second
         if rate is None:
             return 0

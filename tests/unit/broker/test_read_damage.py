@@ -23,12 +23,12 @@ def test_damage_is_told_of_once_until_it_is_over(caplog: pytest.LogCaptureFixtur
     for _ in range(3):
         damage.report(partition(0), 7, ValueError("a bit"))
         damage.report(partition(1), 7, ValueError("a bit"))
-        damage.is_over(partition(0), 8)
+        damage.report_repaired(partition(0), 8)
     assert damage
-    damage.is_over(partition(0), 7)
+    damage.report_repaired(partition(0), 7)
     damage.report(partition(0), 7, ValueError("another bit"))
-    damage.is_gone(partition(0), 7)
-    damage.is_gone(partition(0), 7)
+    damage.report_deleted(partition(0), 7)
+    damage.report_deleted(partition(0), 7)
     assert caplog.messages == [
         "t-0 cannot be read at 7: a bit",
         "t-1 cannot be read at 7: a bit",

@@ -13,7 +13,7 @@ START = Position(leader_epoch=3, fetch_offset=0, last_fetched_epoch=-1, log_star
 def told(session: FollowerSession, **positions: Position) -> tuple[list[int], list[int]]:
     """The partitions that the next fetch names, and those that it asks to forget."""
     wanted = {{"a": A, "b": B}[name]: position for name, position in positions.items()}
-    topics, forgotten = session.tell(wanted, 1000)
+    topics, forgotten = session.next_fetch_topics(wanted, 1000)
     return (
         [one.partition for topic in topics for one in topic.partitions],
         [index for topic in forgotten for index in topic.partitions],
@@ -24,10 +24,10 @@ def test_the_first_fetch_names_everything_and_the_next_only_what_has_changed() -
     session = FollowerSession()
     assert session.epoch == 0
     assert told(session, a=START, b=START) == ([0, 1], [])
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     assert (session.id, session.epoch) == (5, 1)
     assert told(session, a=START, b=START._replace(fetch_offset=7)) == ([1], [])
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     assert session.epoch == 2
     assert told(session, a=START, b=START._replace(fetch_offset=7)) == ([], [])
 
@@ -35,23 +35,23 @@ def test_the_first_fetch_names_everything_and_the_next_only_what_has_changed() -
 def test_a_new_leader_epoch_is_told() -> None:
     session = FollowerSession()
     told(session, a=START)
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     assert told(session, a=START._replace(leader_epoch=4)) == ([0], [])
 
 
 def test_a_partition_that_is_not_followed_any_more_is_forgotten() -> None:
     session = FollowerSession()
     told(session, a=START, b=START)
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     assert told(session, a=START) == ([], [1])
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     assert told(session, a=START, b=START) == ([1], [])
 
 
 def test_a_follower_names_all_partitions_again_after_a_lost_answer() -> None:
     session = FollowerSession()
     told(session, a=START)
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     told(session, a=START)
     session.reset()
     assert told(session, a=START, b=START) == ([0, 1], [])
@@ -62,9 +62,9 @@ def test_a_follower_names_all_partitions_again_after_a_lost_answer() -> None:
 def test_a_follower_opens_a_new_session_when_the_leader_has_evicted_its_own() -> None:
     session = FollowerSession()
     told(session, a=START)
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     told(session, a=START)
-    session.answered(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
+    session.apply_response(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
     assert session.epoch == 0
     assert told(session, a=START) == ([0], [])
 
@@ -73,13 +73,13 @@ def test_without_a_session_every_fetch_names_everything() -> None:
     session = FollowerSession()
     for _ in range(3):
         assert told(session, a=START, b=START) == ([0, 1], [])
-        session.answered(ErrorCode.NONE, 0)
+        session.apply_response(ErrorCode.NONE, 0)
 
 
 def test_the_epoch_begins_again_at_one_after_the_largest() -> None:
     session = FollowerSession()
     told(session, a=START)
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     session.epoch = (1 << 31) - 1
-    session.answered(ErrorCode.NONE, 5)
+    session.apply_response(ErrorCode.NONE, 5)
     assert session.epoch == 1

@@ -34,7 +34,7 @@ class Follower:
     def fetch(self, leader_epoch: int, last_epoch: int = -1) -> bool:
         """Whether the answer had something about the partition."""
         known = Position(leader_epoch, self.end, last_epoch, self.start)
-        topics, forgotten = self._session.tell({KEY: known}, 1 << 20)
+        topics, forgotten = self._session.next_fetch_topics({KEY: known}, 1 << 20)
         response: Any = fetch.handle(
             self._leader.services,
             context(),
@@ -50,7 +50,7 @@ class Follower:
         )
         assert isinstance(response, FetchResponse)
         assert response.error_code == ErrorCode.NONE
-        self._session.answered(ErrorCode.NONE, response.session_id)
+        self._session.apply_response(ErrorCode.NONE, response.session_id)
         for topic in response.responses:
             for data in topic.partitions:
                 self.error = ErrorCode.of(data.error_code)

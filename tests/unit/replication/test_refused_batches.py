@@ -37,15 +37,18 @@ def refused(data: memoryview) -> RefusedBatches:
 def test_batches_behind_a_refused_one_get_its_error_until_it_comes_again() -> None:
     known, producers = refused(idempotent(PRODUCER, 5, 2)), states(idempotent(PRODUCER, 0, 5))
     for sequence in (7, 8, 9):
-        assert known.error_behind(idempotent(PRODUCER, sequence), producers, NOW_MS) is NOT_ENOUGH
-    assert known.error_behind(idempotent(PRODUCER, 5, 2), producers, NOW_MS) is None
+        assert known.error_after_refused_batch(idempotent(PRODUCER, sequence), producers, NOW_MS) is NOT_ENOUGH
+    assert known.error_after_refused_batch(idempotent(PRODUCER, 5, 2), producers, NOW_MS) is None
     assert not known
 
 
 def test_a_second_refusal_behind_the_first_leaves_the_first() -> None:
     known = refused(idempotent(PRODUCER, 5))
     known.note(idempotent(PRODUCER, 6), NOT_ENOUGH, states(idempotent(PRODUCER, 0, 5)), NOW_MS)
-    assert known.error_behind(idempotent(PRODUCER, 6), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is NOT_ENOUGH
+    assert (
+        known.error_after_refused_batch(idempotent(PRODUCER, 6), states(idempotent(PRODUCER, 0, 5)), NOW_MS)
+        is NOT_ENOUGH
+    )
 
 
 @pytest.mark.parametrize("later_ms", [0, FORGOTTEN_AFTER_MS], ids=["appended meanwhile", "long ago"])
@@ -54,29 +57,32 @@ def test_a_refusal_that_is_over_does_not_hide_the_next_one(later_ms: int) -> Non
     # It had been appended after all, or it is not known what became of it.
     producers = states(idempotent(PRODUCER, 0, 8)) if not later_ms else states()
     known.note(idempotent(PRODUCER, 8), NOT_ENOUGH, producers, NOW_MS + later_ms)
-    assert known.error_behind(idempotent(PRODUCER, 9), producers, NOW_MS + later_ms) is NOT_ENOUGH
-    assert known.error_behind(idempotent(PRODUCER, 8), producers, NOW_MS + later_ms) is None
+    assert known.error_after_refused_batch(idempotent(PRODUCER, 9), producers, NOW_MS + later_ms) is NOT_ENOUGH
+    assert known.error_after_refused_batch(idempotent(PRODUCER, 8), producers, NOW_MS + later_ms) is None
 
 
 def test_a_producer_that_nothing_is_known_of_is_not_taken_in_the_middle() -> None:
     known = refused(idempotent(PRODUCER, 0))
-    assert known.error_behind(idempotent(PRODUCER, 1), states(), NOW_MS) is NOT_ENOUGH
+    assert known.error_after_refused_batch(idempotent(PRODUCER, 1), states(), NOW_MS) is NOT_ENOUGH
 
 
 def test_refused_sequences_wrap_around() -> None:
     known = refused(idempotent(PRODUCER, LAST_SEQUENCE))
-    assert known.error_behind(idempotent(PRODUCER, 0), states(), NOW_MS) is NOT_ENOUGH
+    assert known.error_after_refused_batch(idempotent(PRODUCER, 0), states(), NOW_MS) is NOT_ENOUGH
 
 
 def test_a_repetition_of_what_was_appended_before_is_let_through() -> None:
     known = refused(idempotent(PRODUCER, 5))
-    assert known.error_behind(idempotent(PRODUCER, 4), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is None
+    assert known.error_after_refused_batch(idempotent(PRODUCER, 4), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is None
     assert known, "the refused one is still missing"
 
 
 def test_a_producer_that_gave_the_batch_up_is_judged_after_as_many_as_it_has_in_flight() -> None:
     known, producers = refused(idempotent(PRODUCER, 5)), states(idempotent(PRODUCER, 0, 5))
-    said = [known and known.error_behind(idempotent(PRODUCER, 6), producers, NOW_MS) for _ in range(IN_FLIGHT + 1)]
+    said = [
+        known and known.error_after_refused_batch(idempotent(PRODUCER, 6), producers, NOW_MS)
+        for _ in range(IN_FLIGHT + 1)
+    ]
     assert said == [NOT_ENOUGH] * IN_FLIGHT + [None]
     assert not known
 
@@ -91,14 +97,14 @@ def test_a_producer_that_gave_the_batch_up_is_judged_after_as_many_as_it_has_in_
 )
 def test_a_refusal_that_is_over_refuses_nothing(batch: memoryview, producers: ProducerState) -> None:
     known = refused(idempotent(PRODUCER, 5))
-    assert known.error_behind(batch, producers, NOW_MS) is None
+    assert known.error_after_refused_batch(batch, producers, NOW_MS) is None
     assert not known
 
 
 def test_a_refusal_concerns_no_other_producer_and_no_batch_without_a_sequence() -> None:
     known = refused(idempotent(PRODUCER, 5))
     for data in (idempotent(PRODUCER + 1, 9), plain(1), memoryview(b"no batch"), None):
-        assert known.error_behind(data, states(), NOW_MS) is None
+        assert known.error_after_refused_batch(data, states(), NOW_MS) is None
         known.note(data if data is None or len(data) < 61 else plain(1), NOT_ENOUGH, states(), NOW_MS)
     assert list(known) == [PRODUCER]
 
@@ -109,7 +115,7 @@ def test_a_partition_remembers_few_refused_batches_and_not_for_long() -> None:
         known.note(idempotent(producer, 0), NOT_ENOUGH, states(), NOW_MS)
     assert list(known) == list(range(MAX_PRODUCERS, 2 * MAX_PRODUCERS))
     for _ in range(MAX_PRODUCERS):
-        assert known.error_behind(idempotent(0, 1), states(), NOW_MS + FORGOTTEN_AFTER_MS) is None
+        assert known.error_after_refused_batch(idempotent(0, 1), states(), NOW_MS + FORGOTTEN_AFTER_MS) is None
     assert not known
 
 

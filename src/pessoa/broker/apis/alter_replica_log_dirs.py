@@ -57,7 +57,7 @@ def _move(broker: BrokerServices, topic: str, index: int, path: str) -> ErrorCod
         return ErrorCode.KAFKA_STORAGE_ERROR
     partition = replicas.get(topic, index)
     if partition is None:
-        replicas.moves.wish(topic, index, destination)
+        replicas.moves.request_directory(topic, index, destination)
         missing = replicas.why_missing(broker.image, topic, index)
         return ErrorCode.REPLICA_NOT_AVAILABLE if missing is ErrorCode.NOT_LEADER_OR_FOLLOWER else missing
     return replicas.moves.move(partition, destination)

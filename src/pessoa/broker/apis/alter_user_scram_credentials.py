@@ -28,7 +28,7 @@ def decide(situation: Situation, request: AlterUserScramCredentialsRequest) -> D
 
 
 def refuse(request: AlterUserScramCredentialsRequest, refusal: Refusal, version: int) -> Message:
-    """Every user of the request has the error, each once."""
+    """Return the error for every user of the request, each once."""
     from pessoa.wire.api.alter_user_scram_credentials import (
         AlterUserScramCredentialsResponse,
         AlterUserScramCredentialsResult,

@@ -89,7 +89,7 @@ def _finalized(features: FeaturesImage) -> dict[str, int]:
 
 
 def respond_unsupported() -> ApiVersionsResponse:
-    """To be sent as version 0."""
+    """Return the response to a version that is not supported, to be encoded as version 0."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(ROW.key, ROW.advertised)], throttle_time_ms=0
     )

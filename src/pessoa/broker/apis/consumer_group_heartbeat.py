@@ -39,7 +39,8 @@ def handle(broker: BrokerServices, context: RequestContext, request: ConsumerGro
 def _why_denied(
     broker: BrokerServices, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ErrorCode | None:
-    """One topic that is hidden from the member refuses the whole; a regular expression just does not match it."""
+    """Return the error if the member may not describe one of the topics that it names: then the whole request is
+    refused. A regular expression just does not match such a topic."""
     if broker.authorizer is None or not broker.groups.serves_consumer_groups:
         return None
     if not may(broker, context, READ, GROUP, request.group_id):

@@ -36,7 +36,7 @@ def decide(situation: Situation, request: CreateTopicsRequest) -> Decision:
 
 
 def refuse(request: CreateTopicsRequest, refusal: Refusal, version: int) -> Message:
-    """Every topic of the request has the error, each name once."""
+    """Return the error for every topic of the request, each name once."""
     from pessoa.wire.api.create_topics import CreatableTopicResult, CreateTopicsResponse
 
     names = dict.fromkeys(topic.name for topic in request.topics)

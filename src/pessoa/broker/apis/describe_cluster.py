@@ -1,7 +1,7 @@
 """DescribeCluster: the cluster id, the controller and the nodes (KIP-700). v1: brokers or controllers; v2: fenced
 ones too.
 
-Brokers tell it to everybody, controllers to those who may alter the cluster, as in Apache Kafka.
+Brokers answer every client, controllers only clients that may alter the cluster, as in Apache Kafka.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeProducers: the producers that a replica remembers, and their open transactions (KIP-664).
 
-Followers answer as leaders do: an operator compares replicas, to find the one where a transaction hangs. Who asks for
-a partition several times gets one answer.
+Followers answer as leaders do: an operator compares replicas, to find the one where a transaction hangs. A
+partition that is named several times is answered once.
 
 Authorised: READ on each topic.
 """
@@ -84,7 +84,7 @@ def _answer(broker: BrokerServices, topic: str, index: int) -> PartitionResponse
 
 
 def _in_order(producers: Producers) -> Iterator[ProducerStateEntry]:
-    """As Apache lists them."""
+    """Yield the producers in the order in which Apache Kafka lists them."""
     by_id = {entry.producer_id: entry for entry in producers.entries()}
     return map(by_id.__getitem__, hash_order(by_id, long_hash))
 

@@ -116,7 +116,7 @@ def _refused_whole(request: DescribeTopicPartitionsRequest) -> DescribeTopicPart
 
 
 def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """The same whether it exists or not."""
+    """Return TOPIC_AUTHORIZATION_FAILED for a topic, whether it exists or not."""
     from pessoa.wire.api.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
 
     return DescribeTopicPartitionsResponseTopic(

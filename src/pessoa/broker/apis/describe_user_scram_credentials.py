@@ -31,7 +31,7 @@ def handle(
 
 
 def refuse(request: DescribeUserScramCredentialsRequest, refusal: Refusal, version: int) -> Message:
-    """Every user of the request has the error, too."""
+    """Return the error for the whole response and for every user of the request."""
     from pessoa.wire.api.describe_user_scram_credentials import (
         DescribeUserScramCredentialsResponse,
         DescribeUserScramCredentialsResult,

@@ -109,7 +109,8 @@ def handle(broker: BrokerServices, context: RequestContext, request: FetchReques
 
 
 def _may_follow(broker: BrokerServices, context: RequestContext) -> bool:
-    """With an authorizer, CLUSTER_ACTION decides, on any listener."""
+    """Return whether a fetch on this listener may come from a follower: with an authorizer on any listener, since
+    CLUSTER_ACTION is checked; without one only on the inter-broker listener."""
     return broker.authorizer is not None or context.listener == broker.config.inter_broker_listener_name
 
 
@@ -147,8 +148,9 @@ def _failed(error: ErrorCode) -> FetchResponse:
 async def _fetch_in_slices(
     broker: BrokerServices, context: RequestContext, request: FetchRequest, reader: Reader, plan: FetchPlan
 ) -> FetchResponse:
-    """A consumer's fetch of very many partitions: others have their turn between slices of them, see `slices`. A broker
-    that follows as many is to hear of each append at once, and its looks are cheap (`is_as_before`)."""
+    """Serve a consumer's fetch of very many partitions in slices, with other requests between them (`slices`). A
+    follower's fetch is not sliced: it must get each append at once, and looking at its partitions is cheap
+    (`is_as_before`)."""
     found = await _look_in_slices(broker, reader, plan, request.max_bytes)
     if request.max_wait_ms > 0 and not _is_enough(found, request.min_bytes):
         if not any(map(_has_moved, found)):
@@ -343,7 +345,7 @@ def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[in
 
 
 def handle_on_controller(node: ControllerServices, context: RequestContext, request: FetchRequest) -> Reply:
-    """Of the metadata log, by other controllers and by brokers."""
+    """Serve a fetch of the metadata log, from another controller or a broker."""
     return node.quorum.handle(serve_in_quorum, request, context.version)
 
 
@@ -354,7 +356,7 @@ def serve_in_quorum(quorum: RaftQuorum, request: FetchRequest, version: int) -> 
 
 
 def refuse(request: FetchRequest, refusal: Refusal, version: int) -> Message:
-    """As in Kafka, versions that name their topics hear it for every partition, too."""
+    """Return the error for the whole response; in versions with topic names also for every partition, as in Kafka."""
     response = _failed(refusal.code)
     if version < FIRST_VERSION_WITH_TOPIC_IDS:
         response.responses = [

@@ -1,13 +1,13 @@
 """IncrementalAlterConfigs: set and delete single keys of topics, brokers, groups, and of this broker's loggers.
 v1: flexible.
 
-Loggers are this process's own (KIP-412): they are changed here, and no other node hears of it. Everything else is the
-controller's to decide, though a broker passes on no change that is another broker's to hear: clients ask each broker
-about itself. A request may ask for both, and is answered as one, in the order in which it asked.
+Loggers are this process's own (KIP-412): they are changed here, and on no other node. Everything else is decided by the
+controller, though a broker does not forward a change of another broker's loggers or settings: clients send that to the
+broker itself. A request may have both, and gets one response, in the order of the request.
 
-The controller answers when a change is committed, which this broker may hear of a little later. A client that sets
-a rate and then begins what it is to slow down must not overtake it, so the answer to a change of brokers waits for a
-moment until it holds here.
+The controller answers when a change is committed, and this broker may apply it a little later. A client that sets a
+throttle rate and then starts the reassignment must not overtake it, so the response to a change of brokers waits until
+the change holds here, for a second at most.
 
 A controller that is asked directly (`--bootstrap-controller`) changes its own loggers in the same way. It decides about
 every other change, whichever broker it is for, and need not wait for itself.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pessoa.wire.request_context import Answer, RequestContext
     from pessoa.wire.schema import Message
 
-# So long an answer waits until this broker hears of its own change.
+# How long a response waits until this broker has applied its own change.
 _NEWS_MS = 1_000
 _SET, _DELETE, _APPEND = range(3)
 _OPERATIONS = range(4)
@@ -74,9 +74,9 @@ async def _submit(
 async def _refused_here(
     node: AnyServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | None:
-    """The answer to settings that this broker cannot have, or to TLS stores that it cannot take; None if nothing is
-    wrong. It is given, and files are read, only where the controller would have agreed to the change: no stranger
-    learns from it."""
+    """Return the response to settings that this broker cannot have, or to TLS stores that it cannot use; None if
+    nothing is wrong. It is given, and files are read, only if the controller would accept the change, so that a client
+    without the right learns nothing from it."""
     from pessoa.broker.controller_services import ControllerServices
     from pessoa.wire.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
@@ -212,7 +212,8 @@ def _alter_here(
 def _problem(
     node: AnyServices, context: RequestContext, resource: AlterConfigsResource
 ) -> tuple[ErrorCode, str | None]:
-    """Nothing is changed if anything is wrong."""
+    """Return the error of a resource with loggers, NONE if there is none. All loggers are checked before any is
+    changed."""
     from pessoa.broker.controller_services import ControllerServices
 
     operation = CLUSTER_ACTION if isinstance(node, ControllerServices) else ALTER_CONFIGS

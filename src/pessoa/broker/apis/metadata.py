@@ -10,7 +10,7 @@ for it: to the client it looks as if it had asked a moment later.
 
 Authorised: DESCRIBE on each topic; to have one created CREATE on the cluster or on the topic. A list of all topics
 leaves out those that are hidden from the client. One that it names is TOPIC_AUTHORIZATION_FAILED, whether it exists or
-not; for one that it knows by id the answer does not tell the name. Brokers are told to everybody.
+not; for one that it knows by id the answer does not tell the name. Brokers are listed for every client.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ async def _create_and_respond(
 
 
 def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic] | None:
-    """None: all topics. Who is named twice is answered once: a topic may have ten thousand partitions."""
+    """Return the topics that the request names, each once, since a topic may have ten thousand partitions; None for all
+    topics."""
     if request.topics is None or (version == 0 and not request.topics):
         return None
     return list({(topic.name, topic.topic_id): topic for topic in request.topics}.values())
@@ -186,7 +187,8 @@ def _find(
 
 
 def _hidden(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    """The same for a topic that exists and for one that does not. A client that knows the id hears no name."""
+    """Return TOPIC_AUTHORIZATION_FAILED for a topic, whether it exists or not, and without its name if the client gave
+    only the id."""
     return MetadataResponseTopic(
         error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         name=None if _is_by_id(wanted) else wanted.name,

@@ -9,10 +9,10 @@
 acks 0 gets no answer at all: a producer that asked for none could not match it, and where a batch is refused the
 connection is closed, which is the only way to tell. acks 1 is answered after the append, acks -1 when every in-sync
 replica has it: nothing is appended while fewer are in sync than `min.insync.replicas` (NOT_ENOUGH_REPLICAS), and if
-that comes about meanwhile the answer says so (NOT_ENOUGH_REPLICAS_AFTER_APPEND). Who is not done after `timeout_ms`
-hears REQUEST_TIMED_OUT, though the batch may still be replicated. A broker that is cut off from the controller says
-NOT_LEADER_OR_FOLLOWER instead, as it will when it hears of its successor: after a timeout librdkafka would come back
-here again and again, and not ask who leads.
+the ISR shrinks after the append the error is NOT_ENOUGH_REPLICAS_AFTER_APPEND. A batch that is not replicated within
+`timeout_ms` gets REQUEST_TIMED_OUT, though it may still be replicated. A broker that cannot reach the controller says
+NOT_LEADER_OR_FOLLOWER instead, as it will when it learns of the new leader: after a timeout librdkafka would send the
+batch here again and again, and not ask for metadata.
 
 What an idempotent producer has sent behind a batch that was refused for a reason that passes is refused as well: see
 `replication/refused_batches.py`.
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
 
 _FIRST_VERSION_WITH_TOPIC_IDS = 13
-# From this version on who does not lead says who does.
+# From this version on a broker that does not lead names the leader.
 _FIRST_VERSION_WITH_LEADERS = 10
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
@@ -110,7 +110,7 @@ def _is_transactional(request: ProduceRequest) -> bool:
 
 
 def _may_be_in_transaction(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> bool:
-    """Without an authorizer every transactional id may be used, but there must be one."""
+    """Return whether the request has a transactional id that its client may use; without an authorizer, any id."""
     authorizer, name = broker.authorizer, request.transactional_id
     return name is not None and (authorizer is None or authorizer.may(context, WRITE, TRANSACTIONAL_ID, name))
 
@@ -204,7 +204,7 @@ def respond(
         response.node_endpoints = _endpoints(broker, context, leaders)
     if acks and not (unflushed or unreplicated or unopened):
         return response
-    reply = _reply(broker, request, response, unflushed, unreplicated)
+    reply = _reply(broker, context, request, response, unflushed, unreplicated)
     if not unopened:
         return reply
     others = reply if isinstance(reply, Pending) else None
@@ -223,6 +223,7 @@ def _refusal_of_topic(broker: BrokerServices, name: str, acks: int, denied: froz
 
 def _reply(
     broker: BrokerServices,
+    context: RequestContext,
     request: ProduceRequest,
     response: ProduceResponse,
     unflushed: list[Partition],
@@ -232,7 +233,7 @@ def _reply(
     if request.acks == 0:
         close_if_refused(response.responses)
         return None
-    waiting = WaitingProduce(broker, unreplicated, response, request.timeout_ms) if unreplicated else None
+    waiting = WaitingProduce(broker, context, unreplicated, response, request.timeout_ms) if unreplicated else None
     if unflushed:
         return PendingTask(_when_durable(broker, unflushed, waiting, response), lets_next_in=True)
     return response if waiting is None else waiting
@@ -250,13 +251,19 @@ class WaitingProduce(Pending):
     """A produce that was appended, and that not all in-sync replicas have. It is ready when each partition's have it,
     or this broker does not lead that partition any more; or when its time is up."""
 
-    __slots__ = ("_broker", "_response", "_timer", "_unreplicated", "_waiter")
+    __slots__ = ("_broker", "_context", "_response", "_timer", "_unreplicated", "_waiter")
 
     def __init__(
-        self, broker: BrokerServices, unreplicated: list[_Unreplicated], response: ProduceResponse, timeout_ms: int
+        self,
+        broker: BrokerServices,
+        context: RequestContext,
+        unreplicated: list[_Unreplicated],
+        response: ProduceResponse,
+        timeout_ms: int,
     ) -> None:
         super().__init__(lets_next_in=True)
-        self._broker, self._unreplicated, self._response = broker, unreplicated, response
+        self._broker, self._context = broker, context
+        self._unreplicated, self._response = unreplicated, response
         self._timer = broker.clock.call_after_ms(max(0, timeout_ms), self.ready)
         self._waiter = CommitWaiter(self.ready, len(unreplicated), self._note_lost)
         for one in unreplicated:
@@ -264,13 +271,31 @@ class WaitingProduce(Pending):
 
     def response(self) -> ProduceResponse:
         self._leave()
+        has_failed = False
         for partition, end, answer in self._unreplicated:
             error = partition.commit_error(end)
             if error is None:
                 is_cut_off = self._broker.is_out_of_touch()
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_cut_off else ErrorCode.REQUEST_TIMED_OUT
             _note_error(answer, error)
+            has_failed = has_failed or bool(answer.error_code)
+        if has_failed and self._context.version >= _FIRST_VERSION_WITH_LEADERS:
+            self._name_leaders()
         return self._response
+
+    def _name_leaders(self) -> None:
+        """Say which brokers lead the partitions that this broker led when the request came."""
+        broker = self._broker
+        leaders: dict[int, None] = {}
+        for partition, _, answer in self._unreplicated:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and not partition.is_leader:
+                leader_id, epoch = broker.replicas.leader_elsewhere(broker.image, partition.topic, partition.index)
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=epoch)
+                leaders[leader_id] = None
+        known = self._response.node_endpoints
+        for one in known:
+            leaders.pop(one.node_id, None)
+        self._response.node_endpoints = [*known, *_endpoints(broker, self._context, leaders)]
 
     def _note_lost(self) -> None:
         """Note the error of the partition that was lost now: if this broker leads it again before the others are
@@ -308,7 +333,8 @@ async def _when_durable(
 
 
 async def _wait_until_durable(broker: BrokerServices, due: list[Partition], response: ProduceResponse) -> None:
-    """Until what was appended is on the disk, as the topics' `flush.messages` asks for."""
+    """Wait until what was appended is on the disk, as the topics' `flush.messages` asks; set the error of partitions
+    whose disk fails."""
     failed: set[tuple[str, int]] = set()
     for partition in due:
         directory = partition.directory
@@ -371,7 +397,7 @@ def _append(
         _note_refused(partition, data, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
         return not_leader(partition, data.index, version)
     if partition.refused:
-        error = partition.refused.error_behind(data.records, partition.log.producers, now_ms)
+        error = partition.refused.error_after_refused_batch(data.records, partition.log.producers, now_ms)
         if error is not None:
             return _refused(data.index, error)
     if data.records is None:
@@ -403,7 +429,8 @@ def _append(
 
 
 def _note_refused(partition: Partition, data: PartitionProduceData, error: ErrorCode, now_ms: int) -> None:
-    """What the producer has sent behind this batch is to hear the same."""
+    """Note a refused batch, so that later batches of its producer are refused with the same error
+    (`RefusedBatches`)."""
     if partition.refused is None:
         partition.refused = RefusedBatches()
     partition.refused.note(data.records, error, partition.log.producers, now_ms)

@@ -194,7 +194,7 @@ async def _find(
 
 class _Look(NamedTuple):
     targets: list[Target]
-    # Something is wrong with a target, and the member must hear of it.
+    # A target has an error, which the response must carry at once.
     is_urgent: bool
     # How many bytes could be read, as far as it matters.
     size: int
@@ -253,7 +253,7 @@ async def _acquire(
 
 
 async def _in_slices(values: Sequence[T], call: Callable[[T], U]) -> AsyncIterator[U]:
-    """What `call` gives for each of the values; of very many, other requests have their turn in between."""
+    """Yield what `call` returns for each of the values. With very many values, other requests are served in between."""
     for number, value in enumerate(values, 1):
         yield call(value)
         if number % SLICE_COUNT == 0:

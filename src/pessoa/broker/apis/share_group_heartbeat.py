@@ -34,7 +34,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ShareGroupH
 def _why_denied(
     broker: BrokerServices, context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ErrorCode | None:
-    """One topic that is hidden from the member refuses the whole."""
+    """Return the error if the member may not describe one of its topics: then the whole request is refused."""
     if broker.authorizer is None or not broker.groups.share.is_on:
         return None
     if not may(broker, context, READ, GROUP, request.group_id):

@@ -63,7 +63,8 @@ def refuse(request: TxnOffsetCommitRequest, refusal: Refusal, version: int) -> M
 async def _verified(
     broker: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> VerificationGuard | None:
-    """What lets a batch of this transaction into the group's partition; raises `Refusal`."""
+    """Return the guard that admits a batch of this transaction to the group's partition of `__consumer_offsets`. Raises
+    `Refusal`."""
     from pessoa.coordinator.transactions.verification import (
         FIRST_TXN_OFFSET_COMMIT_THAT_ADDS,
         FIRST_TXN_OFFSET_COMMIT_WITH_ABORTABLE,

@@ -101,7 +101,7 @@ class _Access:
 
 
 def caller_fields(context: RequestContext) -> dict[str, JsonValue]:
-    """Who has made a request, as all logs say it."""
+    """Return the fields that say, in every log, which client has made a request."""
     return {
         "host": context.client_host,
         "principal": shortened(context.principal),

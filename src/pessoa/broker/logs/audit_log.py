@@ -78,7 +78,8 @@ class AuditLog:
         return _Audit(self, context, list(describe(request, is_of_acls=context.api_key in _ACL_APIS)))
 
     def note_log_in(self, host: str, listener: str, mechanism: str, principal: str | None, outcome: str) -> None:
-        """A client has proved who it is, or failed to; `principal` is what it is called, or claims to be called."""
+        """Log a successful or failed login. `principal` is the client's name, as proved or, after a failure, as
+        claimed."""
         entry: dict[str, JsonValue] = {
             "host": host,
             "principal": None if principal is None else shortened(principal),

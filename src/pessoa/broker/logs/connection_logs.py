@@ -112,7 +112,7 @@ class ReferrerLog:
 
 
 class _Nothing:
-    """Of a request whose response does not matter."""
+    """The observation of a request whose response is not logged."""
 
     def wait(self) -> None: ...
 

@@ -168,7 +168,7 @@ class ClientTelemetry:
             self._instances.pop(instance_id, None)
 
     def count_instances(self) -> int:
-        """How many there are, without those whose time is over; these are forgotten."""
+        """Return the number of client instances, after removing those that have expired."""
         now_ms = self._now_ms()
         for one in [one for one in self._instances.values() if one.expires_ms <= now_ms]:
             self._forget(one)
@@ -177,7 +177,8 @@ class ClientTelemetry:
     # Requests.
 
     def subscribe(self, instance_id: Uuid, context: RequestContext) -> ClientInstance | ErrorCode:
-        """The instance of a client that asks what to push; or why it is not told."""
+        """Return the instance of a client that asks for its subscription; an error if it asks before its push interval
+        is over."""
         now_ms = self._now_ms()
         if instance_id == ZERO_UUID:
             instance_id = self._new_uuid()

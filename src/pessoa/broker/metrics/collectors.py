@@ -93,7 +93,7 @@ def _add_times(api: ApiCounts, now_ns: int, out: Exposition) -> None:
 
 
 def collect_topics(topics: dict[str, TopicCounts], image: MetadataImage, out: Exposition) -> None:
-    """Also forgets the topics that are gone."""
+    """Write the metrics of topics, and remove the counts of topics that were deleted."""
     for name in [one for one in topics if one not in image.topics.by_name]:
         del topics[name]
     for name, counts in sorted(topics.items()):
@@ -247,7 +247,8 @@ def collect_directories(directories: Sequence[LogDirectory], out: Exposition) ->
 
 
 def group_shards(broker: BrokerServices) -> list[GroupShard]:
-    """Those of the partitions of __consumer_offsets that this broker leads. The coordinator is not made for this."""
+    """Return the shards of the `__consumer_offsets` partitions that this broker leads, without creating the
+    coordinator."""
     if GROUP_TOPIC not in broker.replicas.by_name:
         return []
     return [led.shard for led in broker.groups.runtime.led_partitions()]
@@ -276,7 +277,7 @@ def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
 
 
 def collect_coordinators(broker: BrokerServices, out: Exposition) -> None:
-    """No coordinator is made for this."""
+    """Write the metrics of the coordinators that exist; none is created for it."""
     if GROUP_TOPIC in broker.replicas.by_name:
         _add_loads("group", broker.groups.runtime.load_times_ms, out)
     if SHARE_TOPIC in broker.replicas.by_name:

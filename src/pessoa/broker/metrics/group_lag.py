@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 
-# Clients make groups as they like; behind these their number is told.
+# Clients make groups as they like: the lag is shown of so many, and of the others only their number.
 MAX_GROUPS = 1_000
 _LATEST = -1
 _CONSUMER = -1
@@ -58,7 +58,7 @@ Groups = dict[str, tuple["Group | None", "Mapping[str, Mapping[int, CommittedOff
 
 
 def _groups_here(broker: BrokerServices) -> tuple[Groups, int]:
-    """Those that this broker coordinates, and how many more there are."""
+    """Return the groups that this broker coordinates, up to `MAX_GROUPS`, and how many more there are."""
     found: Groups = {}
     left_out = 0
     for shard in group_shards(broker):

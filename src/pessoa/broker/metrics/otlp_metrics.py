@@ -9,7 +9,7 @@
 
 Other fields are passed over. A sum that only grows is a counter; with delta temporality a point is what it has grown by
 since the last push. Nothing is nested deeper than this table, and no more than `MOST_FIELDS` fields are looked at, so
-a push of a stranger takes some hundredths of a second at most; who reads may stop between any two points.
+a push takes some hundredths of a second at most, whatever a client sends; a reader may stop between any two points.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DELTA = 1
 _read_double = Struct("<d").unpack_from
 _read_long = Struct("<q").unpack_from
 
-# Text is cut here; what is shown of it is cut by who shows it.
+# Longer text is truncated here; the metrics page shows still less of it.
 _LONGEST_TEXT = 512
 _MOST_ATTRIBUTES = 16
 
@@ -131,7 +131,7 @@ class _Reader:
         return self._data[start : min(end, start + _LONGEST_TEXT)].decode("utf-8", "replace")
 
     def _messages(self, span: Span, *numbers: int) -> Iterator[tuple[int, Span]]:
-        """Of the fields with these numbers, those that are bytes."""
+        """Yield the number and the span of each length-delimited field that has one of these numbers."""
         for number, kind, start, end in self._fields(span):
             if kind == _BYTES and number in numbers:
                 yield number, (start, end)

@@ -159,7 +159,7 @@ def family_name(name: str, *, is_counter: bool) -> str:
 
 
 def _labels(attributes: list[tuple[str, str]]) -> str:
-    """With a comma before each, and the closing brace."""
+    """Return the labels, each with a comma before it, and the closing brace."""
     shown: dict[str, str] = {}
     for key, value in attributes:
         name = _not_allowed.sub("_", key[:_LONGEST_LABEL_NAME]).lstrip("_0123456789")

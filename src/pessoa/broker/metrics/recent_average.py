@@ -6,7 +6,7 @@ WINDOW_MS = 30_000
 
 
 class RecentAverage:
-    """As Kafka has it: two samples of half a minute."""
+    """The average and the maximum over two samples of half a minute, as in Kafka's metrics."""
 
     def __init__(self) -> None:
         self._began_ms = 0

@@ -250,7 +250,7 @@ class _Produce(_Request):
                 topic.messages_in += count
 
     def _count_some(self, response: ProduceResponse) -> None:
-        """Some batches were refused."""
+        """Count the batches of a request of which some were refused, each by its own error."""
         errors = {
             (_topic_key(topic.name, topic.topic_id), one.index): one.error_code
             for topic in response.responses

@@ -35,7 +35,7 @@ _ACK_TYPES = {
 
 async def collect_shares(broker: BrokerServices, out: Exposition) -> None:
     """A broker that no member of a share group has asked for anything has nothing to show."""
-    shares = broker.coordinators.made_share_partitions
+    shares = broker.coordinators.existing_share_partitions
     if shares is None:
         return
     for kind, word in _ACK_TYPES.items():

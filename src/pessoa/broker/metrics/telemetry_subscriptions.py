@@ -8,7 +8,7 @@ asks again after the default interval.
     subscription id   CRC-32C of the metrics, as Java writes a HashSet of them, and the interval; XOR the Java hash of
                       the client instance's id. So a client that goes to another broker keeps its subscription
 
-The expressions of `match` are RE2's: those of whoever may alter configurations, matched with texts of strangers.
+The expressions of `match` are RE2's: an operator who may alter configurations sets them, and clients send the texts.
 """
 
 from __future__ import annotations

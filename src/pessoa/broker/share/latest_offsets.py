@@ -26,7 +26,7 @@ _ANY_EPOCH = -1
 async def latest_offsets(
     broker: BrokerServices, peers: Peers, partitions: Sequence[tuple[str, int]]
 ) -> Mapping[tuple[str, int], int]:
-    """The high watermark of each partition, as far as the leaders have told it in time."""
+    """Return the high watermark of each partition whose leader has answered in time."""
     by_leader: dict[int, dict[str, list[int]]] = {}
     topics = broker.image.topics.by_name
     for name, index in partitions:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pessoa.share")
 
-# What clients are told for what a share coordinator answers, as by Kafka.
+# The error that clients get for an error of the share coordinator, as in Kafka.
 _PUBLIC = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -83,7 +83,7 @@ class LedSharePartition:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.state = LoadState.LOADING
-        # Why it is gone, as clients are told; NONE if it was not its own fault.
+        # Why it is gone, as the error that clients get; NONE if nothing went wrong with it.
         self.error = ErrorCode.NONE
         self._machine: SharePartition | None = None
         self._persister = persister
@@ -110,7 +110,7 @@ class LedSharePartition:
 
     @property
     def machine(self) -> SharePartition:
-        """What is decided; only while it is active. The settings of the group are those of this moment."""
+        """The share partition's state machine, with the group's present settings. Only while the state is ACTIVE."""
         assert self.state is LoadState.ACTIVE, f"{self!r} is not active"
         assert self._machine is not None
         self._machine.limits = self._settings().limits
@@ -291,7 +291,8 @@ class LedSharePartition:
     # ── the end ──
 
     def drop(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """It is not used any more. Members that wait for an outcome are told `error`, or NOT_LEADER_OR_FOLLOWER."""
+        """Mark this share partition as gone. Members that wait for the outcome of an acknowledgement get `error`, or
+        NOT_LEADER_OR_FOLLOWER if there is none."""
         if self.state is LoadState.GONE:
             return
         self.state, self.error = LoadState.GONE, error

@@ -110,7 +110,8 @@ class SharePartitions:
                 self.acknowledged.update(types)
 
     def note_fetch(self, group_id: str, acquirable: int, asked: int, wait_ms: int) -> None:
-        """A fetch of so many partitions acquired, after a while; so many of them had room for it."""
+        """Record, for the group's metrics, what part of the partitions of a ShareFetch could be acquired, and how long
+        it waited."""
         if group_id not in self._by_group:
             return
         fetches = self.fetches.get(group_id)
@@ -162,7 +163,8 @@ class SharePartitions:
     # ── what the cluster does ──
 
     def on_leadership(self, partition: Partition) -> None:
-        """This broker has begun or ceased to lead the partition, or leads it in another epoch."""
+        """Drop the share partitions of a partition that this broker does not lead any more, or leads in another
+        epoch."""
         for key in list(self._by_partition.get(partition, ())):
             led = self._led[key]
             if not partition.is_leader or partition.leader_epoch != led.leader_epoch:

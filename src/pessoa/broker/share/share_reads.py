@@ -179,7 +179,7 @@ def acquire(
 
 
 def failed(target: Target, error: ErrorCode) -> PartitionData:
-    """The answer for a partition without records. Who leads it is said when the response is put together."""
+    """Return the response for a partition without records. Its leader is filled in when the response is assembled."""
     return PartitionData(
         partition_index=target.shared[1],
         error_code=error,

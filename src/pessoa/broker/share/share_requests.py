@@ -36,7 +36,7 @@ def check_request(broker: BrokerServices, group_id: str | None, member_id: str |
 
 
 def denied_topics(broker: BrokerServices, context: RequestContext, topic_ids: Iterable[Uuid]) -> frozenset[Uuid]:
-    """Those of the topics that the member may not read; ids that no topic has are none of them."""
+    """Return those of the topics that the member may not read; ids that no topic has are not among them."""
     if broker.authorizer is None:
         return frozenset()
     name_of = broker.image.topics.name_of

@@ -2,14 +2,15 @@
 
 The topic is not compacted: every share partition has a snapshot from time to time, and what stands before the oldest of
 the last snapshots is passed over by every load. Every `share.coordinator.state.topic.prune.interval.ms` the leader of a
-partition deletes that, once the snapshot is committed.
+partition deletes that, once all it follows from is committed: until then a new leader may have to begin with an older
+snapshot of any share partition. Where a write is always under way, what one round has found is deleted by the next.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.broker.topic_listing import SHARE_TOPIC
 from pessoa.coordinator.runtime import LoadState
@@ -18,14 +19,25 @@ from pessoa.log.files import DiskError
 if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
     from pessoa.coordinator.share.share_coordinator import ShareCoordinator
+    from pessoa.coordinator.share.share_shard import ShareShard
 
 log = logging.getLogger("pessoa.share")
+
+
+class Prunable(NamedTuple):
+    """What no load needs once the log is committed up to `log_end_offset`."""
+
+    shard: ShareShard
+    offset: int
+    log_end_offset: int
 
 
 class ShareStatePruner:
     def __init__(self, broker: BrokerServices, coordinator: ShareCoordinator) -> None:
         self._broker = broker
         self._coordinator = coordinator
+        # By partition, what was not committed in the last round.
+        self._waiting: dict[int, Prunable] = {}
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def __repr__(self) -> str:
@@ -40,6 +52,7 @@ class ShareStatePruner:
             self.prune()
 
     def prune(self) -> None:
+        waiting, self._waiting = self._waiting, {}
         for led in self._coordinator.runtime.led_partitions():
             partition = self._broker.replicas.get(SHARE_TOPIC, led.partition)
             if (
@@ -49,12 +62,18 @@ class ShareStatePruner:
                 or partition.is_offline
             ):
                 continue
-            offset = led.shard.prunable_offset()
-            if not partition.log.log_start_offset < offset <= partition.log.high_watermark:
+            found = waiting.get(led.partition)
+            # A shard that was elected since has replayed another log.
+            if found is None or found.shard is not led.shard:
+                found = Prunable(led.shard, led.shard.prunable_offset(), led.log_end_offset)
+            if partition.log.high_watermark < found.log_end_offset:
+                self._waiting[led.partition] = found
+                continue
+            if found.offset <= partition.log.log_start_offset:
                 continue
             try:
-                partition.log.delete_records_before(offset)
+                partition.log.delete_records_before(found.offset)
             except DiskError as problem:
                 partition.directory.fail(problem)
             else:
-                log.debug("%s-%s is deleted up to offset %s", SHARE_TOPIC, led.partition, offset)
+                log.debug("%s-%s is deleted up to offset %s", SHARE_TOPIC, led.partition, found.offset)

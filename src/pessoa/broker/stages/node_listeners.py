@@ -100,7 +100,7 @@ class NodeListeners:
 
     @property
     def advertised(self) -> list[ListenerEndpoint]:
-        """What others are told, with the ports that were chosen where the configuration left them open."""
+        """The endpoints that clients and other nodes get, with the actual port where the configuration has port 0."""
         config = self._node.config.current
         ports = {one.endpoint.name: one.listener.port for one in self.all}
         advertised = {one.name: one for one in (*config.listeners, *config.advertised_listeners)}
