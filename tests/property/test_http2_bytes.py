@@ -41,6 +41,9 @@ class Pipe(asyncio.Transport):
     def write(self, data: Any) -> None:
         assert not self._is_closing
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def close(self) -> None:
         self._is_closing = True
 

@@ -35,9 +35,9 @@ class BodyLimit(NamedTuple):
 _WITHOUT_END = BodyLimit(1 << 62, float("inf"))
 
 
-async def read_body(request: Request) -> bytes:
-    """The whole body, or 413, or 408."""
-    limit: BodyLimit = request.scope.get(LIMIT_KEY, _WITHOUT_END)
+async def read_body(request: Request, limit: BodyLimit | None = None) -> bytes:
+    """The whole body, or 413, or 408. The limit is that of the service, unless one is given."""
+    limit = limit or request.scope.get(LIMIT_KEY, _WITHOUT_END)
     exchange = request.scope.get(EXCHANGE_KEY)
     if exchange is not None and exchange.is_complete:
         # It is here already, as most are.

@@ -3,7 +3,7 @@
 uvicorn's own protocol trusts its callers: a head may be without end, and a caller may take hours for a request or never
 read the answer. Ours bounds each of these, and writes a whole answer at once where uvicorn writes head and body apart.
 
-    bytes ──httptools──▶ Exchange (one request and its answer) ──ASGI──▶ app ──▶ one write
+    bytes ──httptools──▶ Http1Exchange (one request and its answer) ──ASGI──▶ app ──▶ one write
                           one at a time; requests that came early wait in `_queue`
 
     what a caller can hold on to                        how long
@@ -12,10 +12,15 @@ read the answer. Ours bounds each of these, and writes a whole answer at once wh
     bytes that lead to nothing: trailers, extensions    `head_bytes`
     half a body                                         see bodies.py: the app decides, since a stream may be slow
     an answer that is not read                          `head_timeout_s` without a byte being taken
+    the last bytes of a connection that is closed       the same
+    requests that come early                            MAX_WAITING and a piece; what follows is parsed after them
     connections                                         `max_connections`, the next one is told 503
 
 Deadlines are looked at once a second for all connections together (`Watch`): a timer per request would cost more than
 the request. An answer that leaves before the request's body has come whole ends the connection.
+
+A caller that has gone is noticed by reading, which rests while requests wait behind the one that runs. Behind an answer
+that goes on until its caller goes (`end_with_caller`) none waits: what such a caller asks is read and not answered.
 
 A request for an upgrade is answered as if it had not asked, unless its handler answers 101 itself: then what the caller
 sends from there on comes to it as the body (websockets.py). What it deliberately lacks: compression.
@@ -28,19 +33,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from http import HTTPStatus
 from math import inf
 from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
 import httptools
-from starlette.types import Message
 
-from pessoa.web.answers import EXCHANGE_KEY, Answer
-from pessoa.web.http_exchange import NO_BODY, App, Exchange, Header, checked_value
+from pessoa.web.answers import EXCHANGE_KEY
+from pessoa.web.http1_exchange import Http1Exchange, plain_head
+from pessoa.web.http_exchange import App, Header
+from pessoa.web.send_queue import unsent_bytes
 
 if TYPE_CHECKING:
     import uvicorn
@@ -48,11 +52,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_HEADERS = 200
+# A read may hold ten thousand requests: it is parsed in pieces, until so many wait.
+MAX_WAITING = 64
+PIECE_BYTES = 4096
 # How long what still comes of a refused body is thrown away, so that the caller can read why.
 LINGER_S = 2.0
 SWEEP_S = 1.0
 
-SWITCHING = 101
 # What a connection of HTTP/2 begins with (RFC 9113, 3.4).
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
@@ -67,24 +73,15 @@ class Limits:
     max_connections: int = 5000
 
 
-@lru_cache(maxsize=600)
-def status_line(status: int) -> bytes:
-    phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-    return f"HTTP/1.1 {status} {phrase}\r\n".encode()
-
-
-@lru_cache(maxsize=512)
-def plain_head(status: int, media_type: str | None) -> bytes:
-    """All of a head but the length."""
-    named = f"content-type: {media_type}\r\n".encode("latin-1") if media_type else b""
-    return status_line(status) + named + (b"" if status in NO_BODY else b"content-length: ")
-
-
 class Watched(Protocol):
     """A connection, of whatever version of HTTP."""
 
+    transport: asyncio.Transport
+
     @property
     def deadline_s(self) -> float: ...
+
+    def notice_progress(self) -> None: ...
 
     def time_is_up(self) -> None: ...
 
@@ -129,10 +126,16 @@ class Watch:
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
         self.now_s = loop.time()
-        for connection in list(self.connections):
-            if connection.deadline_s < self.now_s:
-                connection.time_is_up()
+        # First: a connection that fails below must not cost all others their deadlines.
         self._timer = loop.call_later(SWEEP_S, self._sweep) if self.connections else None
+        for connection in list(self.connections):
+            try:
+                connection.notice_progress()
+                if connection.deadline_s < self.now_s:
+                    connection.time_is_up()
+            except Exception:
+                log.exception("%r cannot be ended in order", connection)
+                connection.transport.abort()
 
 
 class Connection(asyncio.Protocol):
@@ -151,6 +154,8 @@ class Connection(asyncio.Protocol):
         self._headers: list[Header] = []
         self._url = b""
         self._is_in_head = False
+        # What came and has not been fed to the parser, behind requests that wait.
+        self._unparsed = b""
         # Fed to the parser since it last had something for us.
         self._idle_bytes = 0
         # All that comes is thrown away.
@@ -163,6 +168,8 @@ class Connection(asyncio.Protocol):
         # The caller will send nothing more; it may still read.
         self._has_ended = False
         self._drained: asyncio.Future[None] | None = None
+        # See send_queue.py; as of the last sweep, or of when the transport was full.
+        self._unsent_bytes = 0
         self.deadline_s = inf
 
     def __repr__(self) -> str:
@@ -207,13 +214,27 @@ class Connection(asyncio.Protocol):
                     self._hand_over(data)
                 return
             self._preface = None
-        if self._upgraded is not None:
-            self._upgraded.add(data)
-            return
-        self._idle_bytes += len(data)
+        self._unparsed += data
+        self._parse_on()
+
+    def _parse_on(self) -> None:
+        """Feed the parser, until as many requests wait as may."""
+        data, position = self._unparsed, 0
+        while position < len(data) and len(self._queue) < MAX_WAITING and not self._is_deaf:
+            if self._upgraded is not None:
+                self._upgraded.add(data[position:])
+                position = len(data)
+            else:
+                self._parse_piece(data[position : position + PIECE_BYTES])
+                position += PIECE_BYTES
+        self._unparsed = b"" if self._is_deaf else data[position:]
+        self._mark_last()
+
+    def _parse_piece(self, piece: bytes) -> None:
+        self._idle_bytes += len(piece)
         try:
-            while data:
-                data = self._parse(data)
+            while piece:
+                piece = self._parse(piece)
         except httptools.HttpParserError as wrong:
             log.debug("%s does not speak HTTP: %s", self._peer, wrong)
             self.refuse(400)
@@ -239,7 +260,7 @@ class Connection(asyncio.Protocol):
                 self._go_on_in_http1()
                 return rest
             asked = self._parsing or (self._queue[-1] if self._queue else self._current)
-            if asked is not None:
+            if asked is not None and not asked.ends_with_caller:
                 asked.keep_alive = False
                 self._upgraded = asked
                 asked.add(rest)
@@ -264,28 +285,43 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """Return True: a client that has sent all its requests may still wait for answers, so the connection stays."""
-        if self._current is None or self._parsing is not None or self._scheme == "https":
+        current, self._has_ended = self._current, True
+        if current is None or current.ends_with_caller or self._parsing is not None or self._scheme == "https":
+            self._close()
             return False
-        self._has_ended = True
-        if self._current.ends_with_caller:
-            return False
-        (self._queue[-1] if self._queue else self._current).keep_alive = False
+        self._mark_last()
         return True
+
+    def _mark_last(self) -> None:
+        """End the connection behind the last request of a caller that will send nothing more."""
+        last = self._queue[-1] if self._queue else self._current
+        if self._has_ended and not self._unparsed and last is not None:
+            last.keep_alive = False
 
     def pause_writing(self) -> None:
         self._drained = asyncio.get_running_loop().create_future()
+        self._unsent_bytes = unsent_bytes(self.transport)
         self.deadline_s = self._watch.now_s + self._limits.head_timeout_s
 
     def resume_writing(self) -> None:
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
-            self.deadline_s = inf if self._current is not None else self._idle_deadline_s()
+            if not self._is_closing:
+                self.deadline_s = inf if self._current is not None else self._idle_deadline_s()
             self._next()
 
     def end_with_caller(self) -> None:
+        """Go on reading, to notice that the caller of the current exchange goes; what it asks behind it is dropped."""
+        assert self._current is not None
+        if self._queue:
+            self._current.keep_alive = False
+            self._queue.clear()
+            self._parsing, self._unparsed = None, b""
+            self._is_deaf = True
+        self.resume()
         if self._has_ended:
-            self.transport.close()
+            self._close()
 
     async def drain(self) -> None:
         if self._drained is not None:
@@ -321,6 +357,10 @@ class Connection(asyncio.Protocol):
             self.refuse(431)
             return
         self._idle_bytes = 0
+        if self._current is not None and self._current.ends_with_caller:
+            self._current.keep_alive = False
+            self._is_deaf = True
+            return
         parser = self._parser
         url = httptools.parse_url(self._url)
         raw_path: bytes = url.path or b"/"
@@ -383,10 +423,12 @@ class Connection(asyncio.Protocol):
         if not exchange.keep_alive or not exchange.is_complete:
             self._close_soon(linger=not exchange.is_complete)
             return
-        self.deadline_s = self._idle_deadline_s()
-        if self._queue:
-            self._next()
-        else:
+        if self._drained is None:
+            self.deadline_s = self._idle_deadline_s()
+        self._next()
+        if not self._queue:
+            self._parse_on()
+        if not self._queue:
             self.resume()
 
     def _idle_deadline_s(self) -> float:
@@ -414,14 +456,21 @@ class Connection(asyncio.Protocol):
         self._close_soon(linger=True)
 
     def _close_soon(self, *, linger: bool) -> None:
+        if not linger:
+            self._close()
+            return
         self._is_closing = self._is_deaf = True
-        if linger:
-            self.resume()
-            self.deadline_s = self._watch.now_s + LINGER_S + SWEEP_S
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-        else:
-            self.transport.close()
+        self.resume()
+        self._unsent_bytes = unsent_bytes(self.transport)
+        self.deadline_s = self._watch.now_s + self._closing_patience_s() + SWEEP_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def _close(self) -> None:
+        """Close the connection as soon as what is unsent has left, for which the caller has until the deadline."""
+        self._is_closing = self._is_deaf = True
+        self.deadline_s = self._watch.now_s + self._limits.head_timeout_s + SWEEP_S
+        self.transport.close()
 
     def pause(self) -> None:
         if not self.transport.is_closing():
@@ -431,6 +480,22 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.resume_reading()
 
+    def body_taken(self) -> None:
+        """The body that came is no reason to hold back any more."""
+        if not self._queue:
+            self.resume()
+
+    def _closing_patience_s(self) -> float:
+        return self._limits.head_timeout_s if self._unsent_bytes else LINGER_S
+
+    def notice_progress(self) -> None:
+        """Give a caller that has taken bytes since the last sweep as long again for the rest."""
+        before, self._unsent_bytes = self._unsent_bytes, unsent_bytes(self.transport)
+        if self._unsent_bytes < before and self._is_closing:
+            self.deadline_s = self._watch.now_s + self._closing_patience_s()
+        elif self._unsent_bytes < before and self._drained is not None:
+            self.deadline_s = self._watch.now_s + self._limits.head_timeout_s
+
     def time_is_up(self) -> None:
         self.deadline_s = inf
         if self._drained is not None or self._is_closing or self._current is not None:
@@ -438,98 +503,11 @@ class Connection(asyncio.Protocol):
         elif self._is_in_head:
             self.refuse(408)
         else:
-            self.transport.close()
+            self._close()
 
     def shutdown(self) -> None:
         """uvicorn stops: end after the answer that is under way."""
         if self._current is None:
-            self.transport.close()
+            self._close()
         else:
             self._current.keep_alive = False
-
-
-class Http1Exchange(Exchange):
-    """One request and its answer on an HTTP/1.1 connection."""
-
-    def __init__(self, connection: Connection) -> None:
-        super().__init__()
-        self._connection = connection
-        self.keep_alive = True
-        # Set by `end_with_caller`.
-        self.ends_with_caller = False
-        self._is_chunked = False
-
-    def end_with_caller(self) -> None:
-        self.ends_with_caller = True
-        self._connection.end_with_caller()
-
-    def _hold(self) -> None:
-        self._connection.pause()
-
-    def _invite(self) -> None:
-        if self._expects_invitation():
-            self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._connection.resume()
-
-    def _break_off(self) -> None:
-        self._connection.transport.abort()
-
-    def respond(self, answer: Answer) -> None:
-        """A whole answer in one write."""
-        if self._is_lost:
-            return
-        body = answer.body
-        length = b"" if answer.status_code in NO_BODY else b"%d\r\n" % len(body)
-        head = plain_head(answer.status_code, answer.content_type) + length
-        if not self.keep_alive or not self.is_complete:
-            head += b"connection: close\r\n"
-        for name, value in answer.extra_headers.items():
-            head += _line(name.encode("latin-1"), value.encode("latin-1"))
-        is_bare = self.scope["method"] == "HEAD" or answer.status_code in NO_BODY
-        self._connection.transport.write(head + b"\r\n" + (b"" if is_bare else body))
-        self._answered()
-
-    async def send(self, message: Message) -> None:
-        if self._is_lost:
-            return
-        if message["type"] == "http.response.start":
-            self._start(message["status"], message.get("headers", ()))
-        elif not self.is_answered:
-            self._write_part(message.get("body", b""), is_last=not message.get("more_body", False))
-        await self._connection.drain()
-
-    def _start(self, status: int, headers: Iterable[Header]) -> None:
-        assert not self.is_started, "an answer has one head"
-        self.is_started = True
-        lines = [status_line(status)]
-        named = set()
-        for name, value in headers:
-            named.add(name.lower())
-            lines.append(_line(name, value))
-        if b"content-length" not in named and status not in (*NO_BODY, SWITCHING):
-            self._is_chunked = True
-            lines.append(b"transfer-encoding: chunked\r\n")
-        if not self.keep_alive and status != SWITCHING:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
-        self._connection.transport.write(b"".join(lines))
-
-    def _write_part(self, body: bytes, *, is_last: bool) -> None:
-        parts = []
-        if self.scope["method"] != "HEAD":
-            if body:
-                parts = [b"%x\r\n" % len(body), body, b"\r\n"] if self._is_chunked else [body]
-            if is_last and self._is_chunked:
-                parts.append(b"0\r\n\r\n")
-        if parts:
-            self._connection.transport.write(b"".join(parts))
-        if is_last:
-            self._answered()
-
-    def _answered(self) -> None:
-        self._mark_answered()
-        self._connection.answered(self)
-
-
-def _line(name: bytes, value: bytes) -> bytes:
-    return b"%b: %b\r\n" % (name.lower(), checked_value(value))

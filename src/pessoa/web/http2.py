@@ -10,13 +10,16 @@ the business of the library h2; here are exchanges, windows and bounds.
     what a caller can hold on to                     how long
     a connection on which nothing is asked           `head_timeout_s`, then `keep_alive_s` after an answer
     streams at once                                  MAX_STREAMS, each a task of the app
+    tasks of streams that it has reset               MAX_STREAMS with the former; further requests are refused
     a head                                           `head_bytes`
     bodies that the app has not taken                WINDOW_BYTES each, CONNECTION_WINDOW_BYTES in all
     answers that are not read, or windows kept shut  `head_timeout_s` without a byte being taken: the stream is reset
     the rest of a body whose answer has gone out     LINGER_S, then the stream is reset
     streams that are opened and reset at once        MAX_RESETS more than were answered (CVE-2023-44487)
 
-While the socket takes nothing, nothing is read from it, so answers to PING and SETTINGS cannot pile up.
+A caller that sends GOAWAY without an error has its running requests answered, then the connection ends; one that names
+an error gets no more answers. While the socket takes nothing, nothing is read from it, so answers to PING and SETTINGS
+cannot pile up.
 What it deliberately lacks: server push, priorities, trailers, the upgrade from HTTP/1.1 (which RFC 9113 has dropped).
 """
 
@@ -31,9 +34,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionInputs, ConnectionState, H2Connection, H2ConnectionStateMachine
 from h2.errors import ErrorCodes
 from h2.events import (
+    ConnectionTerminated,
     DataReceived,
     Event,
     RemoteSettingsChanged,
@@ -48,6 +52,7 @@ from starlette.types import Message
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
 from pessoa.web.http_exchange import HIGH_WATER_BYTES, NO_BODY, App, Exchange, Header, checked_value
+from pessoa.web.send_queue import unsent_bytes
 
 if TYPE_CHECKING:
     from pessoa.web.http import ServerState, Watch
@@ -64,21 +69,44 @@ _METHOD = re.compile(rb"[A-Za-z-]{1,20}")
 _OF_THE_CONNECTION = (b"connection", b"keep-alive", b"transfer-encoding", b"upgrade")
 
 
+class _OpenAfterGoaway(H2ConnectionStateMachine):
+    """Lets running streams end after the caller's GOAWAY (RFC 9113, 6.8); the library's own takes the connection for
+    closed, and raises at each frame after it (https://github.com/python-hyper/h2/issues/1181)."""
+
+    _transitions = {  # noqa: RUF012 - as in the library
+        **H2ConnectionStateMachine._transitions,
+        (ConnectionState.SERVER_OPEN, ConnectionInputs.RECV_GOAWAY): (None, ConnectionState.SERVER_OPEN),
+    }
+
+
+class _Library(H2Connection):
+    def __init__(self) -> None:
+        super().__init__(H2Configuration(client_side=False, header_encoding=None))
+        self.state_machine = _OpenAfterGoaway()
+
+    def clear_outbound_data_buffer(self) -> None:
+        """Keep what is to be sent, such as an acknowledgement of PING: a GOAWAY does not forbid it."""
+
+
 class Http2Connection(asyncio.Protocol):
     def __init__(self, watch: Watch, app: App, server_state: ServerState) -> None:
         self._watch = watch
         self._app = app
         self._state = server_state
-        self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding=None))
+        self._h2 = _Library()
         self._exchanges: dict[int, Http2Exchange] = {}
+        # Tasks of the app, also of streams that have been reset: a handler is not interrupted.
+        self._running_count = 0
         self._is_ending = False
         self._answered_count = 0
         self._reset_count = 0
-        # When the connection became idle, or the socket stopped taking bytes.
+        # When the connection became idle; since when the socket has taken no bytes.
         self._idle_since_s = 0.0
         self._patience_s = watch.limits.head_timeout_s
         self._full_since_s = inf
-        # Set when the caller has broken the rules: what still comes from it is thrown away until then.
+        # See send_queue.py; as of the last sweep, or of when the transport was full.
+        self._unsent_bytes = 0
+        # Set at the end: until then what comes from the caller is thrown away, and what it reads is still sent.
         self._deaf_until_s = inf
 
     def __repr__(self) -> str:
@@ -116,17 +144,22 @@ class Http2Connection(asyncio.Protocol):
         if self._is_over:
             return
         try:
-            for event in self._h2.receive_data(data):
-                self._on_event(event)
+            events = self._h2.receive_data(data)
         except H2Error as wrong:
             log.debug("%s does not speak HTTP/2: %s", self._peer, wrong)
             self._refuse(ErrorCodes.PROTOCOL_ERROR)
             return
+        self._on_events(_resets_first(events))
         self.flush()
 
     def connection_lost(self, failure: Exception | None) -> None:
         self._state.connections.discard(self)
         self._watch.connections.discard(self)
+        self._lose_all()
+
+    def eof_received(self) -> None:
+        """The transport closes when it has sent what it holds, for which the caller has until the deadline."""
+        self._deaf_until_s = min(self._deaf_until_s, self._watch.now_s + self._watch.limits.head_timeout_s)
         self._lose_all()
 
     def _lose_all(self) -> None:
@@ -135,6 +168,7 @@ class Http2Connection(asyncio.Protocol):
             exchange.lost()
 
     def pause_writing(self) -> None:
+        self._unsent_bytes = unsent_bytes(self.transport)
         self._full_since_s = self._watch.now_s
         if not self.transport.is_closing():
             self.transport.pause_reading()
@@ -146,6 +180,11 @@ class Http2Connection(asyncio.Protocol):
             self._pump_all()
 
     # What the library says.
+
+    def _on_events(self, events: list[Event]) -> None:
+        for event in events:
+            if not self._is_over:
+                self._on_event(event)
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -161,6 +200,8 @@ class Http2Connection(asyncio.Protocol):
                 self._complete(stream_id)
             case StreamReset(stream_id=int(stream_id)):
                 self._forget_reset(stream_id)
+            case ConnectionTerminated(error_code=code):
+                self._on_goaway(code)
             case WindowUpdated(stream_id=int(stream_id)) if stream_id:
                 if stream_id in self._exchanges:
                     self._pump(self._exchanges[stream_id])
@@ -172,6 +213,10 @@ class Http2Connection(asyncio.Protocol):
     def _begin(self, stream_id: int, headers: list[Header]) -> None:
         if self._is_ending:
             self._h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
+            return
+        if self._running_count >= MAX_STREAMS:
+            self._h2.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
+            self._count_reset()
             return
         pseudo = {name: value for name, value in headers if name.startswith(b":")}
         if not _METHOD.fullmatch(pseudo.get(b":method", b"")):
@@ -197,9 +242,14 @@ class Http2Connection(asyncio.Protocol):
             EXCHANGE_KEY: exchange,
         }
         self._exchanges[stream_id] = exchange
+        self._running_count += 1
         task = asyncio.get_running_loop().create_task(exchange.run(self._app))
         self._state.tasks.add(task)
-        task.add_done_callback(self._state.tasks.discard)
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: asyncio.Task[None]) -> None:
+        self._running_count -= 1
+        self._state.tasks.discard(task)
 
     def _complete(self, stream_id: int) -> None:
         exchange = self._exchanges.get(stream_id)
@@ -209,14 +259,25 @@ class Http2Connection(asyncio.Protocol):
                 self.forget(stream_id)
 
     def _forget_reset(self, stream_id: int) -> None:
-        self._reset_count += 1
         exchange = self._exchanges.get(stream_id)
         if exchange is not None:
             exchange.lost()
             self.forget(stream_id)
+        self._count_reset()
+
+    def _count_reset(self) -> None:
+        self._reset_count += 1
         if self._reset_count > MAX_RESETS + self._answered_count:
             log.warning("%s resets its requests again and again; its connection is ended", self._peer)
             self._refuse(ErrorCodes.ENHANCE_YOUR_CALM)
+
+    def _on_goaway(self, code: ErrorCodes | int | None) -> None:
+        if code == ErrorCodes.NO_ERROR:
+            self.shutdown()
+        else:
+            log.debug("%s ends its connection with error %s", self._peer, code)
+            self._lose_all()
+            self._end()
 
     # What exchanges ask for.
 
@@ -315,6 +376,21 @@ class Http2Connection(asyncio.Protocol):
         lingers_until_s = min(exchange.lingers_until_s for exchange in self._exchanges.values())
         return min(min(self._full_since_s, shut_since_s) + limits.head_timeout_s, lingers_until_s)
 
+    def notice_progress(self) -> None:
+        """Give a caller that has taken bytes since the last sweep as long again for the rest."""
+        before, self._unsent_bytes = self._unsent_bytes, unsent_bytes(self.transport)
+        now_s = self._watch.now_s
+        if not 0 < self._unsent_bytes < before:
+            return
+        if self._deaf_until_s != inf:
+            self._deaf_until_s = max(self._deaf_until_s, now_s + self._watch.limits.head_timeout_s)
+        elif self.is_full:
+            self._full_since_s = now_s
+            for exchange in self._exchanges.values():
+                if exchange.shut_since_s != inf:
+                    # The frames that open its window are not read while the socket is full.
+                    exchange.shut_since_s = now_s
+
     def time_is_up(self) -> None:
         limits = self._watch.limits
         if self._deaf_until_s != inf or self._full_since_s + limits.head_timeout_s < self._watch.now_s:
@@ -331,7 +407,7 @@ class Http2Connection(asyncio.Protocol):
                     self.reset(exchange.stream_id, ErrorCodes.CANCEL)
 
     def shutdown(self) -> None:
-        """uvicorn stops: end after the answers that are under way."""
+        """End after the answers that are under way: uvicorn stops, or the caller has sent GOAWAY."""
         self._is_ending = True
         if not self._exchanges:
             self._end()
@@ -340,6 +416,7 @@ class Http2Connection(asyncio.Protocol):
         if not self._is_over:
             self._h2.close_connection()
             self.flush()
+            self._deaf_until_s = self._watch.now_s + self._watch.limits.head_timeout_s
             self.transport.close()
 
     def _refuse(self, code: ErrorCodes) -> None:
@@ -357,6 +434,18 @@ class Http2Connection(asyncio.Protocol):
         self._lose_all()
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+
+def _resets_first(events: list[Event]) -> list[Event]:
+    """The events of one read, in an order in which none asks for frames on a stream that a later one has reset: the
+    library has closed such streams when it gives the first event. Nothing that was asked on them begins."""
+    reset = {event.stream_id: event for event in events if isinstance(event, StreamReset)}
+    others = [
+        event
+        for event in events
+        if not isinstance(event, StreamReset) and not (isinstance(event, RequestReceived) and event.stream_id in reset)
+    ]
+    return [*reset.values(), *others]
 
 
 class Http2Exchange(Exchange):

@@ -4,9 +4,9 @@
     the connection ◀──────────────────────  Exchange ◀──send, respond──  the app
 
 What comes of a body is kept here until the app takes it; the connection hears when it should hold back (`_hold`), when
-the app waits for more (`_invite`) and how much it has taken (`_taken`). How an answer is written is the business of the
-version: `http.py` and `http2.py` each have an exchange of their own. `receive` and `send` are ASGI's, `respond` is the
-short way for a whole answer.
+the app waits for more or for its caller to go (`_invite`), and how much it has taken (`_taken`). How an answer is
+written is the business of the version: `http.py` and `http2.py` each have an exchange of their own. `receive` and
+`send` are ASGI's, `respond` is the short way for a whole answer.
 """
 
 from __future__ import annotations
@@ -104,8 +104,7 @@ class Exchange:
         while not self._is_lost and not self.is_answered and not self._body:
             if self.is_complete and not self._has_told_end:
                 break
-            if not self.is_complete:
-                self._invite()
+            self._invite()
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
         if self._is_lost or self.is_answered:
@@ -116,7 +115,7 @@ class Exchange:
 
     def _expects_invitation(self) -> bool:
         """Whether the caller waits for 100 before it sends the body; True only once."""
-        if self.is_started or EXPECT_CONTINUE not in self.scope["headers"]:
+        if self.is_started or self.is_complete or EXPECT_CONTINUE not in self.scope["headers"]:
             return False
         self.scope["headers"].remove(EXPECT_CONTINUE)
         return True
@@ -135,7 +134,7 @@ class Exchange:
         """So much of the body is no longer held here."""
 
     def _invite(self) -> None:
-        """The app waits for more of the body."""
+        """The app waits for more of the body, or for the caller's departure."""
         raise NotImplementedError
 
     def _break_off(self) -> None:

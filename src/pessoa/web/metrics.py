@@ -2,7 +2,7 @@
 
 Each app has a registry of its own, so that several services in one process (tests, `pessoa up` in one piece) do not
 count for each other. The endpoint label is the path of the table, never the path of the request: subjects and topics
-are data, and data does not belong into labels.
+are data, and data does not belong into labels. A method that no endpoint has is counted as `other`.
 
 Requests are counted in plain numbers, on the event loop alone, and become Prometheus's metrics when the page is asked
 for: its own counters take a lock for each addition.
@@ -20,6 +20,8 @@ from prometheus_client.registry import Collector
 
 # From a cached read to a produce that waits for replicas.
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+# What is asked with another method is counted together: each label stays as long as the process.
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 class _Times:
@@ -43,7 +45,7 @@ class RequestMetrics(Collector):
         self.registry.register(self)
 
     def answered(self, method: str, path: str, status: int, seconds: float) -> None:
-        key = (method, path, status)
+        key = (method if method in METHODS else "other", path, status)
         self._counts[key] = self._counts.get(key, 0) + 1
         times = self._times.get(path)
         if times is None:

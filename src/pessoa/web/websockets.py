@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pessoa.web.answers import EXCHANGE_KEY
-from pessoa.web.http import SWITCHING
+from pessoa.web.http1_exchange import SWITCHING
 from pessoa.web.problems import HttpProblem
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -79,14 +79,15 @@ class WebsocketAnswer(Response):
         exchange = scope.get(EXCHANGE_KEY)
         if exchange is not None:
             exchange.end_with_caller()
-        await send({"type": "http.response.start", "status": SWITCHING, "headers": self._head})
-        tasks = [asyncio.create_task(self._write(send)), asyncio.create_task(_listen(receive, send))]
+        tasks: list[asyncio.Task[None]] = []
         try:
+            await send({"type": "http.response.start", "status": SWITCHING, "headers": self._head})
+            tasks = [asyncio.create_task(self._write(send)), asyncio.create_task(_listen(receive, send))]
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._texts.aclose()
         goodbye = encode_frame(_CLOSE, NORMAL.to_bytes(2, "big"))
         await send({"type": "http.response.body", "body": goodbye, "more_body": False})

@@ -176,6 +176,24 @@ def test_an_answer_in_parts_is_sent_in_chunks(port: int) -> None:
         assert answer.endswith(b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
+def test_an_answer_in_parts_to_a_caller_of_http_1_0_ends_with_the_connection(port: int) -> None:
+    with Caller(port) as caller:
+        head, _, body = (
+            caller.send(b"GET /parts HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").everything().partition(b"\r\n\r\n")
+        )
+        assert b"chunked" not in head
+        assert b"connection: close" in head
+        assert body == b"one two"
+
+
+def test_a_caller_of_http_1_0_is_not_told_to_continue(port: int) -> None:
+    with Caller(port) as caller:
+        caller.send(POST.replace(b"HTTP/1.1", b"HTTP/1.0"), b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        heard(port, get("/deaf", "Connection: close"))
+        caller.send(b"ab")
+        assert caller.everything().startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_head_is_asked_for_without_its_body(port: int) -> None:
     with Caller(port) as caller:
         caller.send(get("/large", "Connection: close").replace(b"GET", b"HEAD"))
