@@ -98,14 +98,22 @@ class Accounts:
 
     def by_cookie(self, token: str | None) -> Person | None:
         """The person of a session, which this use prolongs; None without one."""
+        found = self.of_session(token)
+        if found is not None and self.demands_login:
+            self._sessions[token or ""] = (found, time.monotonic() + self._idle_s)
+        return found
+
+    def of_session(self, token: str | None) -> Person | None:
+        """The person of a session, None without one. Asking does not prolong it. A role that was taken from the user
+        since is gone; a higher one comes with the next login."""
         if not self.demands_login:
             return Person("anonymous", self._default_role)
         known = self._sessions.get(token or "")
         if known is None or known[1] < time.monotonic():
             self._sessions.pop(token or "", None)
             return None
-        self._sessions[token or ""] = (known[0], time.monotonic() + self._idle_s)
-        return known[0]
+        name, role = known[0]
+        return Person(name, min(role, self._role_of(name), key=ROLES.index))
 
     def seconds_left(self, token: str | None) -> float:
         """How long the session lasts without further use; 0 once it has ended. Asking does not prolong it."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
+import msgspec
 
 from pessoa.control_center.stored_state import AlertRule
 
@@ -62,6 +63,16 @@ def check_rule(rule: AlertRule) -> None:
         raise BadRule("A threshold cannot be below zero.")
     if rule.webhook and urlsplit(rule.webhook).scheme not in ("http", "https"):
         raise BadRule("A webhook is an http:// or https:// URL.")
+
+
+def shown_rules(rules: Iterable[AlertRule], *, to_admin: bool) -> list[AlertRule]:
+    """The rules as a user sees them. The path of a webhook is often its password, so others see its host alone."""
+    if to_admin:
+        return list(rules)
+    return [
+        msgspec.structs.replace(one, webhook=urlsplit(one.webhook).hostname or "…") if one.webhook else one
+        for one in rules
+    ]
 
 
 def evaluate(rules: Iterable[AlertRule], facts: Facts) -> list[Firing]:

@@ -65,12 +65,15 @@ from pessoa.web.trust import tls_context
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+S = TypeVar("S", bound=Scan)
 
 WATCHED_S = 2.0
 UNWATCHED_S = 30.0
 # A page that is open says so at least this often.
 LOOK_S = 6.0
 SCRAM_ITERATIONS = 8192
+# Each has a thread and a consumer of its own.
+MAX_SCANS = 32
 
 
 class Center:
@@ -92,12 +95,13 @@ class Center:
             self.accounts = Accounts(self.authenticator, users, config.role, config.idle_ms / 1000, named, role_of,
                                      has_proxy=bool(config.proxy_user_header))  # fmt: skip
             self.oidc = _oidc(config)
+            self._scans: list[Scan] = []
             self.clusters: dict[str, Center] = {config.name: self}
             self.clusters |= {name: Center(one, self) for name, one in config.further.items()}
         else:
             self.state, self.audit = first.state, first.audit.of_cluster(config.name)
             self.authenticator, self.accounts, self.oidc = first.authenticator, first.accounts, first.oidc
-            self.clusters = first.clusters
+            self.clusters, self._scans = first.clusters, first._scans
         self.services = _services(config)
         registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
         self.decoder = Decoder(
@@ -199,10 +203,11 @@ class Center:
     async def overview(self, t: Text) -> Overview:
         image = await self.watch.image()
         health = await self.watch.health(t)
-        traffic = await self.metrics.traffic(image.nodes.nodes)
+        traffic, groups, services = await asyncio.gather(
+            self.metrics.traffic(image.nodes.nodes), self.watch.groups(), self.services.states()
+        )
         brokers = await self.watch.brokers(traffic)
         states = list(image.partition_states())
-        groups = await self.watch.groups()
         history = self.watch.history
         lag = history.last("lag")
         return Overview(
@@ -210,7 +215,7 @@ class Center:
             len(image.topics), len(states), sum(len(one.isr) < len(one.replicas) for one in states),
             sum(one.leader < 0 for one in states), len(groups), history.last("in"), history.last("out"),
             None if lag is None else int(lag), sum(one.disk_bytes or 0 for one in brokers),
-            await self.services.states(), self.metrics.is_ours,
+            services, self.metrics.is_ours,
         )  # fmt: skip
 
     async def configs(self, kind: ResourceType, name: str) -> list[ConfigRow]:
@@ -251,14 +256,25 @@ class Center:
             raise HttpProblem(400, f"A limit is from 1 to {MAX_LIMIT}.")
         ends = (await self.watch.ends([(await self.watch.topic_info(query.topic)).name], age_s=0.0))[query.topic]
         at_time = await self.watch.offsets_at(query.topic, query.amount) if query.start == "time" else {}
-        return Scan(query, plan_ranges(query, ends, at_time), self.link.consumer, self.decoder)
+        ranges = plan_ranges(query, ends, at_time)
+        return self._begin(lambda: Scan(query, ranges, self.link.consumer, self.decoder))
+
+    def _begin(self, make: Callable[[], S]) -> S:
+        """Begin a scan. 429 while as many as there may be are running, of all clusters and users together."""
+        self._scans[:] = [one for one in self._scans if not one.progress.is_done]
+        if len(self._scans) >= MAX_SCANS:
+            raise HttpProblem(429, f"{MAX_SCANS} readings of topics are under way: stop one, or wait for its end.")
+        scan = make()
+        self._scans.append(scan)
+        return scan
 
     async def analyse(self, person: Person, topic: str) -> AnalysisScan:
         """A reading of the whole topic that has begun."""
         self.limits.demand(person, "topic", topic)
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
         query = MessageQuery(topic, "earliest")
-        return AnalysisScan(query, plan_ranges(query, ends, {}), self.link.consumer, self.decoder)
+        ranges = plan_ranges(query, ends, {})
+        return self._begin(lambda: AnalysisScan(query, ranges, self.link.consumer, self.decoder))
 
     async def copy_topic(self, person: Person, topic: str, to: str, cluster: str | None = None) -> CopyScan:
         """A copy of the messages that the topic has now to a topic that is there. 403 for a user who does not see all
@@ -274,8 +290,10 @@ class Center:
         await other.watch.topic_info(to)
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
         query = MessageQuery(topic, "earliest")
+        ranges = plan_ranges(query, ends, {})
+        scan = self._begin(lambda: CopyScan(query, ranges, self.link.consumer, self.decoder, other.link.producer, to))
         self.audit.note(person.name, "copy topic", f"{topic} to {to} of {other.config.name}")
-        return CopyScan(query, plan_ranges(query, ends, {}), self.link.consumer, self.decoder, other.link.producer, to)
+        return scan
 
     def demand_queries(self, person: Person) -> None:
         """403 for a user from whom masks or limits hide something: a ksql query would show it."""

@@ -23,8 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pessoa.control_center.accounts import COOKIE
-from pessoa.control_center.api.endpoints import endpoints
+from pessoa.control_center.api.endpoints import CALLER, caller_of, endpoints
 from pessoa.control_center.api.tool_endpoint import tool_endpoint
 from pessoa.control_center.center import Center
 from pessoa.control_center.center_config import Config
@@ -32,13 +31,18 @@ from pessoa.control_center.proxy_login import ProxyLogin
 from pessoa.control_center.request_guard import RequestGuard
 from pessoa.net.freed_memory import bound_arenas
 from pessoa.web.answers import Answer
-from pessoa.web.asgi_app import JSON, App, make_app
+from pessoa.web.asgi_app import JSON, App, error_body, make_app
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint
 from pessoa.web.serving import bind, loop_factory
 
 _OF_THE_API = ("/api/", "/health", "/metrics")
-_FOR_CALLERS = ("/metrics", "/api/docs", "/api/openapi.json", "/api/mcp")
+# What the pages use of `nicegui.ui`.
+PAGE_ELEMENTS = (
+    "add_body_html", "add_head_html", "button", "checkbox", "codemirror", "context", "dark_mode", "dialog", "download",
+    "element", "expansion", "html", "input", "navigate", "notify", "number", "on", "page", "query", "run_javascript",
+    "select", "switch", "textarea", "timer", "toggle", "tooltip", "upload",
+)  # fmt: skip
 _GRACE_S = 3
 
 
@@ -74,15 +78,21 @@ def pages_app(center: Center) -> ASGIApp:
     # python-socketio would import kafka-python for a manager that is not used here: 20 MB, where it is installed.
     sys.modules.setdefault("kafka", cast(ModuleType, None))
     from fastapi import FastAPI
+    from fastapi.middleware.gzip import GZipMiddleware
     from nicegui import ui
 
     from pessoa.control_center.pages.page_table import register_pages
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     register_pages(center, app)
+    # NiceGUI imports an element when it is first used, which the first visitor would wait for.
+    for name in PAGE_ELEMENTS:
+        getattr(ui, name)
     ui.run_with(
         app, title="Pessoa", favicon="🖋️", tailwind=False, show_welcome_message=False, binding_refresh_interval=None,
         reconnect_timeout=30.0, dark=None, message_history_length=200,
+        # The libraries of a first visit are compressed while it waits.
+        gzip_middleware_factory=lambda inner: GZipMiddleware(inner, compresslevel=1),
     )  # fmt: skip
     return app
 
@@ -114,15 +124,16 @@ class CenterApp:
         if self._proxy is not None and scope["type"] in ("http", "websocket"):
             scope = self._proxy.with_session(scope)
         is_api = scope["type"] == "http" and scope["path"].startswith(_OF_THE_API)
-        if is_api and scope["path"] in _FOR_CALLERS:
-            # Endpoints of the API ask for the caller themselves; these are of every service, and know no sessions.
+        # A slash at the end changes nothing for routes either.
+        if is_api and scope["path"].strip("/") != "health":
             request = Request(scope)
-            if self.center.accounts.by_cookie(request.cookies.get(COOKIE)) is None:
-                try:
-                    await self.center.accounts.by_header(request.headers.get("authorization"))
-                except HttpProblem as problem:
-                    await Response(problem.message, problem.status, problem.headers)(scope, receive, send)
-                    return
+            try:
+                # Endpoints find the caller there, and need not try the login a second time.
+                scope = {**scope, CALLER: await caller_of(self.center, request)}
+            except HttpProblem as problem:
+                body, kind = error_body(problem, JSON)
+                await Response(body, problem.status, problem.headers, kind)(scope, receive, send)
+                return
         await (self._api if is_api else self._pages)(scope, receive, send)
 
     @asynccontextmanager

@@ -7,7 +7,8 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from pessoa.base.json_value import JsonValue
@@ -15,7 +16,13 @@ from pessoa.base.json_value import JsonValue
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 # Headers that say why a record was not taken, when errors.deadletterqueue.context.headers.enable is set.
 REASON_HEADERS = ("__connect.errors.exception.message", "__connect.errors.stage", "__connect.errors.topic")
-_SECRETS = ("password", "secret", "token", "key.pem", "credentials", "private")
+HIDDEN = "••••"
+# `ssl.keystore.key` and `http.headers` are secrets, `key.converter` and `errors.….headers.enable` are none.
+_SECRET_KEY = re.compile(
+    r"password|passphrase|passwd|pwd|secret|token|credential|private|jaas|user\.info|(api|access)[._-]?key|key\.pem"
+    r"|(^|[._-])(key|headers)$"
+)
+_SECRET_VALUE = re.compile(r"(?i)(password|passwd|pwd|secret|token)\s*=|://[^/\s]*@")
 
 
 class Task(NamedTuple):
@@ -68,10 +75,21 @@ def read_connector(name: str, status: JsonValue, config: JsonValue) -> Connector
     )  # fmt: skip
 
 
-def shown_config(config: Mapping[str, str]) -> dict[str, str]:
-    """The configuration without what is secret by its name."""
+def password_keys(table: JsonValue) -> frozenset[str]:
+    """The settings that a plugin's table types as PASSWORD."""
+    rows = [_object(one) for one in (table if isinstance(table, list) else [])]
+    return frozenset(str(one.get("name")) for one in rows if one.get("type") == "PASSWORD")
+
+
+def is_secret(key: str, value: str) -> bool:
+    """Whether a setting looks secret: by its name, or by a login in its value."""
+    return _SECRET_KEY.search(key.lower()) is not None or _SECRET_VALUE.search(value) is not None
+
+
+def shown_config(config: Mapping[str, str], passwords: Collection[str] = ()) -> dict[str, str]:
+    """The configuration without what is secret; `passwords` are settings that the plugin says are."""
     return {
-        key: "••••" if any(word in key.lower() for word in _SECRETS) and value else value
+        key: HIDDEN if value and (key in passwords or is_secret(key, value)) else value
         for key, value in sorted(config.items())
     }
 

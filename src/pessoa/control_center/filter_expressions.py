@@ -88,10 +88,13 @@ class _Parser:
             raise self._expected("`and`, `or` or the end")
         return found
 
-    def _either(self) -> Filter:
+    def _go_deeper(self) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise BadFilter(f"The filter is nested more than {MAX_DEPTH} deep.")
+
+    def _either(self) -> Filter:
+        self._go_deeper()
         parts = [self._both()]
         while self._takes("or"):
             parts.append(self._both())
@@ -169,9 +172,11 @@ class _Parser:
         raise self._expected("a path like value.amount, a text in quotes or a number")
 
     def _list(self) -> _Operand:
+        self._go_deeper()
         parts = [self._operand()]
         while self._takes(","):
             parts.append(self._operand())
+        self._depth -= 1
         if not self._takes("]"):
             raise self._expected("`,` or `]`")
         return lambda fields: [part(fields) for part in parts]

@@ -122,6 +122,10 @@ class Lesson:
         return f"<Lesson on {self.topic}, {len(self._members)} members>"
 
     @property
+    def is_ended(self) -> bool:
+        return self._ended.is_set()
+
+    @property
     def is_over(self) -> bool:
         return self._ended.is_set() or time.monotonic() > self._until_s
 

@@ -3,8 +3,11 @@
     orders: value.card.number, value.email     a rule of the settings: topics (a * stands for anything), then paths
     *: headers.authorization
 
-A path that begins with `**.` names a field at any depth. What is masked keeps its type for the eye: `••••` for
-everything. Search and filters work on the masked message, so that a filter cannot guess at a hidden value.
+A path that begins with `**.` names a field at any depth. What is masked is shown as `••••`, whatever its type. Search
+and filters work on the masked message, so that a filter cannot guess at a hidden value.
+
+A value in which the path cannot be followed (a text, a number, hexadecimal) is hidden whole: the same bytes may hold
+the field, shown in another format than the one that has fields.
 """
 
 from __future__ import annotations
@@ -53,29 +56,31 @@ def paths_for(rules: Iterable[MaskRule], topic: str) -> tuple[tuple[str, ...], .
 
 def masked(value: JsonValue, root: str, paths: Iterable[tuple[str, ...]]) -> JsonValue:
     """The value with what the paths name replaced; `root` is key, value or headers."""
-    for path in paths:
-        if path[0] == ANYWHERE:
-            value = _mask_anywhere(value, path[1:])
-        elif path[0] == root:
-            value = _mask(value, path[1:])
+    try:
+        for path in paths:
+            if path[0] == ANYWHERE:
+                value = _mask_anywhere(value, path[1:]) if isinstance(value, dict | list) else _mask(value, path[1:])
+            elif path[0] == root:
+                value = _mask(value, path[1:])
+    except RecursionError:
+        # A record is hostile: nested too deep to be looked through.
+        return HIDDEN
     return value
 
 
 def _mask(value: JsonValue, path: tuple[str, ...]) -> JsonValue:
-    if not path:
-        return None if value is None else HIDDEN
-    if isinstance(value, list):
+    if isinstance(value, list) and path:
         return [_mask(item, path) for item in value]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and path:
         if path[0] == "*":
             return {name: _mask(item, path[1:]) for name, item in value.items()}
-        if path[0] in value:
-            return {**value, path[0]: _mask(value[path[0]], path[1:])}
-    return value
+        return {**value, path[0]: _mask(value[path[0]], path[1:])} if path[0] in value else value
+    return None if value is None else HIDDEN
 
 
 def _mask_anywhere(value: JsonValue, path: tuple[str, ...]) -> JsonValue:
-    value = _mask(value, path)
+    if isinstance(value, dict) or not path:
+        value = _mask(value, path)
     if isinstance(value, list):
         return [_mask_anywhere(item, path) for item in value]
     if isinstance(value, dict):

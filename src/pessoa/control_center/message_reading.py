@@ -26,8 +26,8 @@ from confluent_kafka import Message as KafkaMessage
 
 from pessoa.base.json_value import JsonValue
 from pessoa.control_center.filter_expressions import Filter
-from pessoa.control_center.masking import masked
-from pessoa.control_center.message_decoding import Decoder
+from pessoa.control_center.masking import ANYWHERE, HIDDEN, masked
+from pessoa.control_center.message_decoding import Decoded, Decoder
 from pessoa.control_center.offset_reset import Ends
 from pessoa.net.freed_memory import return_freed_memory
 
@@ -39,7 +39,9 @@ _BATCH = 500
 # Decoded messages take several times their bytes.
 _BATCH_BYTES = 2 << 20
 _WAITING_BATCHES = 4
-_SHOWN_BYTES = 16 * 1024
+SHOWN_BYTES = 16 * 1024
+# Indentation makes of 16 KB of brackets 29 MB, and a value of some hundred levels cannot be encoded again.
+_SHOWN_LEVELS = 64
 # A reading of less leaves little behind.
 _TRIM_BYTES = 4 << 20
 # Both waits are for failures alone.
@@ -225,7 +227,7 @@ class Scan:
                 message = self._examined(record)
                 if message is not None:
                     taken.append(message)
-                    taken_bytes += min(message.size, 4 * _SHOWN_BYTES)
+                    taken_bytes += min(message.size, 4 * SHOWN_BYTES)
                 if taken_bytes > _BATCH_BYTES:
                     self._hand_over(taken)
                     taken, taken_bytes = [], 0
@@ -277,6 +279,7 @@ class Scan:
         if query.passes is not None and not query.passes(message.fields(query.topic)):
             return None
         self.progress.matched += 1
+        message = _flattened(message)
         return message if query.whole_values else _cut(message)
 
     def _may_match(self, record: KafkaMessage, text: str) -> bool:
@@ -302,8 +305,8 @@ class Scan:
 
 
 def search_words(text: str) -> tuple[bytes, ...]:
-    """What must be in the bytes of a message that shows an ASCII text: all of it, or its words where it has a sign of
-    JSON, whose spaces are not those of the bytes."""
+    """Return the byte strings that a message must contain to match an ASCII search text: the whole text; or, where the
+    text has JSON punctuation, its words, since the message may have other spaces between them."""
     lowered = text.lower()
     if _SIGN.search(lowered) is None:
         return (lowered.encode(),)
@@ -320,19 +323,18 @@ def may_show(data: bytes, words: tuple[bytes, ...]) -> bool:
 
 
 def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> Message:
-    key = decoder.decode(record.key(), query.key_format, query.topic, "key")
-    value = decoder.decode(record.value(), query.value_format, query.topic, "value")
+    key = _read_part(record.key(), query.key_format, query, "key", decoder)
+    value = _read_part(record.value(), query.value_format, query, "value", decoder)
     headers = [(name, decoder.decode(data).value) for name, data in _headers(record)]
     if query.hidden:
         shown = masked(dict(headers), "headers", query.hidden)
-        assert isinstance(shown, dict)
-        headers = [(name, shown[name]) for name, _ in headers]
+        headers = [(name, shown[name] if isinstance(shown, dict) else HIDDEN) for name, _ in headers]
     return Message(
         partition=record.partition() or 0,
         offset=record.offset() or 0,
         timestamp=record.timestamp()[1],
-        key=masked(key.value, "key", query.hidden) if query.hidden else key.value,
-        value=masked(value.value, "value", query.hidden) if query.hidden else value.value,
+        key=key.value,
+        value=value.value,
         headers=headers,
         size=len(record.value() or b"") + len(record.key() or b""),
         key_format=key.format,
@@ -340,6 +342,18 @@ def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> M
         schema_id=value.schema_id,
         trouble=value.trouble or key.trouble,
     )
+
+
+def _read_part(data: bytes | None, wanted: str, query: MessageQuery, part: str, decoder: Decoder) -> Decoded:
+    """The key or the value as the reader sees it. Masks name the fields of the format that the bytes have; in another
+    one the same bytes may have other names, so all of it is hidden. What is wrong with hidden bytes may quote them."""
+    found = decoder.decode(data, wanted, query.topic, part)
+    if not any(path[0] in (part, ANYWHERE) for path in query.hidden):
+        return found
+    shown = masked(found.value, part, query.hidden)
+    if wanted != "auto" and decoder.decode(data, "auto", query.topic, part).format != found.format:
+        shown = HIDDEN
+    return found if shown is found.value else found._replace(value=shown, trouble=None)
 
 
 def _has_raw_text(record: KafkaMessage, text: str) -> bool:
@@ -356,7 +370,10 @@ def _headers(record: KafkaMessage) -> list[tuple[str, bytes | None]]:
 def as_text(value: JsonValue) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    try:
+        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    except RecursionError:
+        return "[…]"
 
 
 def _has_text(message: Message, wanted: str) -> bool:
@@ -372,8 +389,26 @@ def newest(messages: Iterable[Message], limit: int) -> list[Message]:
     return sorted(messages, key=lambda one: (one.timestamp, one.offset), reverse=True)[:limit]
 
 
+def _flattened(message: Message) -> Message:
+    """The message with what is nested deeper than pages and the API show as the text of its JSON."""
+    parts = (message.key, message.value, *(value for _, value in message.headers))
+    if not any(_is_deeper(one, _SHOWN_LEVELS) for one in parts):
+        return message
+    key, value, *headers = (as_text(one) if _is_deeper(one, _SHOWN_LEVELS) else one for one in parts)
+    named = [(name, one) for (name, _), one in zip(message.headers, headers, strict=True)]
+    trouble = message.trouble or f"This is nested more than {_SHOWN_LEVELS} deep, and is shown as text."
+    return msgspec.structs.replace(message, key=key, value=value, headers=named, trouble=trouble)
+
+
+def _is_deeper(value: JsonValue, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(one, levels - 1) for one in items)
+
+
 def _cut(message: Message) -> Message:
-    if message.size <= _SHOWN_BYTES:
+    if message.size <= SHOWN_BYTES:
         return message
     text = as_text(message.value)
-    return msgspec.structs.replace(message, value=text[:_SHOWN_BYTES], is_cut=len(text) > _SHOWN_BYTES)
+    return msgspec.structs.replace(message, value=text[:SHOWN_BYTES], is_cut=len(text) > SHOWN_BYTES)

@@ -15,6 +15,7 @@ import httpx
 
 from pessoa.client.cluster_client import Node
 from pessoa.control_center.sample_history import RateMeter
+from pessoa.control_center.service_links import trust_for
 
 PAGE_S = 2.0
 _BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
@@ -34,6 +35,7 @@ class MetricsPages:
     def __init__(self, urls: Sequence[str], find_port: Callable[[int], Awaitable[int | None]]) -> None:
         """`find_port` says where a broker serves its page."""
         self._urls: dict[int, str | None] = dict(_parsed(urls))
+        self._given = [one for one in self._urls.values() if one]
         self._find_port = find_port
         self._http: httpx.AsyncClient | None = None
         self._rates = RateMeter()
@@ -70,7 +72,8 @@ class MetricsPages:
         if url is None:
             return None
         if self._http is None:
-            self._http = httpx.AsyncClient(timeout=1.5, trust_env=False)
+            # Pages that brokers name are http://, those of the settings may be others.
+            self._http = httpx.AsyncClient(timeout=1.5, trust_env=False, verify=trust_for(self._given))
         try:
             answer = await self._http.get(f"{url}/metrics")
             page = answer.text if answer.is_success and "kafka_server" in answer.text else None

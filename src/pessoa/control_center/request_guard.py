@@ -11,6 +11,7 @@ Pure ASGI, around everything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -23,11 +24,11 @@ _READS = ("GET", "HEAD", "OPTIONS")
 # elsewhere.
 _POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline';"
-    " img-src 'self' data:; font-src 'self' data:; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'self';"
+    " img-src 'self' data:; font-src 'self' data:; connect-src 'self'{sockets}; object-src 'none'; base-uri 'self';"
     " form-action 'self'; frame-ancestors 'none'"
 )
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+")
 _HEADERS = [
-    (b"content-security-policy", _POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"same-origin"),
@@ -50,9 +51,11 @@ class RequestGuard:
             await _refuse(scope, send, reason)
             return
 
+        added = [(b"content-security-policy", policy(headers.get(b"host")).encode()), *_HEADERS]
+
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+                message = {**message, "headers": [*message.get("headers", ()), *added]}
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
@@ -71,11 +74,18 @@ class RequestGuard:
         return None
 
 
+def policy(host: str | None) -> str:
+    """What a page of this host may load. Not every browser takes 'self' for the WebSockets of the same host."""
+    is_name = host is not None and _HOST.fullmatch(host) is not None
+    return _POLICY.format(sockets=f" ws://{host} wss://{host}" if is_name else "")
+
+
 async def _refuse(scope: Scope, send: Send, reason: str) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": reason[:100]})
         return
     body = msgspec.json.encode({"error_code": 403, "message": reason})
-    headers = [(b"content-type", b"application/json"), *_HEADERS]
+    guarding = (b"content-security-policy", policy(None).encode())
+    headers = [(b"content-type", b"application/json"), guarding, *_HEADERS]
     await send({"type": "http.response.start", "status": 403, "headers": headers})
     await send({"type": "http.response.body", "body": body})

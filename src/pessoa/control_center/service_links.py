@@ -8,10 +8,11 @@ is.
 from __future__ import annotations
 
 import asyncio
+import functools
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
-from urllib.parse import quote
+from collections.abc import AsyncIterator, Iterable, Mapping
+from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 import msgspec
@@ -25,6 +26,19 @@ TIMEOUT_S = 10.0
 _MAX_BYTES = 32 << 20
 
 
+@functools.cache
+def _public_trust() -> ssl.SSLContext:
+    return httpx.create_ssl_context()
+
+
+def trust_for(urls: Iterable[str], trust: ssl.SSLContext | bool = True) -> ssl.SSLContext | bool:
+    """What a client of these URLs verifies certificates by. Reading all authorities of the machine takes a tenth of a
+    second: not at all without TLS, and once for all services."""
+    if not any(url.lower().startswith("https:") for url in urls):
+        return False
+    return _public_trust() if trust is True else trust
+
+
 class ServiceLink:
     """One service. `probe` is the path that says whether it is there."""
 
@@ -33,10 +47,13 @@ class ServiceLink:
         login: tuple[str, str] | None = None,
     ) -> None:  # fmt: skip
         self.name = name
-        self.url = url.rstrip("/")
+        parts = urlsplit(url.rstrip("/"))
+        userinfo, _, host = parts.netloc.rpartition("@")
+        # Pages and sentences show the URL: a login in it is taken out here, and sent as if it were given apart.
+        self.url = parts._replace(netloc=host).geturl()
+        self._login = login or (_login_of(userinfo) if userinfo else None)
         self._probe = probe
         self._trust = trust
-        self._login = login
         self._http: httpx.AsyncClient | None = None
         self._state: ServiceState | None = None
         self._state_at_s = float("-inf")
@@ -48,8 +65,9 @@ class ServiceLink:
         if self._http is None:
             # A proxy of the environment is for the world outside.
             self._http = httpx.AsyncClient(
-                timeout=httpx.Timeout(TIMEOUT_S, connect=2.0), trust_env=False, verify=self._trust, auth=self._login
-            )
+                timeout=httpx.Timeout(TIMEOUT_S, connect=2.0), trust_env=False, auth=self._login,
+                verify=trust_for([self.url], self._trust),
+            )  # fmt: skip
         return self._http
 
     async def state(self) -> ServiceState:
@@ -118,6 +136,11 @@ class ServiceLink:
     async def close(self) -> None:
         if self._http is not None:
             await self._http.aclose()
+
+
+def _login_of(userinfo: str) -> tuple[str, str]:
+    name, _, password = userinfo.partition(":")
+    return unquote(name), unquote(password)
 
 
 def _refusal(name: str, answer: httpx.Response) -> HttpProblem:

@@ -15,6 +15,8 @@ from pessoa.web.problems import HttpProblem
 
 MAX_ITEMS = 1000
 MAX_TEXT = 4000
+# Kafka's bound for the name of a topic.
+MAX_NAME = 249
 
 
 class SavedFilter(msgspec.Struct, frozen=True):
@@ -77,6 +79,8 @@ class StateFile:
         return frozenset(self.stored.favourites.get(user, ()))
 
     def set_favourite(self, user: str, topic: str, is_one: bool) -> None:
+        if is_one and len(topic) > MAX_NAME:
+            raise HttpProblem(400, f"The name of a topic has {MAX_NAME} characters at most.")
         mine = set(self.favourites_of(user)) - {topic} | ({topic} if is_one else set())
         if len(mine) > MAX_ITEMS:
             raise HttpProblem(507, f"At most {MAX_ITEMS} favourites are kept.")

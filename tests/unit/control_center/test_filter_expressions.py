@@ -63,6 +63,7 @@ def test_values_of_different_types_are_never_in_order(text: str) -> None:
         ("value.__class__.__mro__ == value.x)", "Column 35"),
         ('key matches "("', "Column 13"),
         ("(" * 60 + "key" + ")" * 60, "nested"),
+        ("value in " + "[" * 900 + "1" + "]" * 900, "nested"),
         ("x" * 3000, "at most"),
     ],
 )

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlencode
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 
 from pessoa.base.json_value import JsonValue
-from pessoa.control_center.accounts import Accounts, Person, demand
+from pessoa.control_center.accounts import COOKIE, Accounts, Person, demand
 from pessoa.control_center.alerts import AlertBook, BadRule, Facts, check_rule, evaluate
+from pessoa.control_center.api.endpoints import message_query
 from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.health_report import Level, PartitionState, report
 from pessoa.control_center.limits import BadLimit, parse_limits
@@ -19,9 +27,9 @@ from pessoa.control_center.message_decoding import Decoder
 from pessoa.control_center.message_reading import MessageQuery, Range, may_show, plan_ranges, search_words
 from pessoa.control_center.offset_reset import BadReset, Ends, plan_reset, why_not
 from pessoa.control_center.replica_plan import BadReplication, plan_replicas
-from pessoa.control_center.request_guard import RequestGuard
+from pessoa.control_center.request_guard import RequestGuard, policy
 from pessoa.control_center.sample_history import RateMeter, SampleHistory
-from pessoa.control_center.stored_state import AlertRule
+from pessoa.control_center.stored_state import AlertRule, StateFile
 from pessoa.control_center.texts import Text, chosen_language
 from pessoa.web.problems import HttpProblem
 
@@ -238,6 +246,119 @@ def test_asking_how_long_a_session_lasts_does_not_prolong_it() -> None:
     accounts.log_out(token)
     assert accounts.seconds_left(token) == 0
     assert accounts.seconds_left(None) == 0
+
+
+def test_looking_a_session_up_does_not_prolong_it_and_using_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    accounts = Accounts(None, {}, "reader", 60, has_proxy=True)
+    token = accounts.begin_session("ada")
+    now_s[0] += 50
+    assert accounts.of_session(token) == Person("ada", "reader")
+    assert accounts.seconds_left(token) == 10
+    assert accounts.by_cookie(token) == Person("ada", "reader")
+    assert accounts.seconds_left(token) == 60
+    now_s[0] += 61
+    assert accounts.of_session(token) is None
+
+
+def test_a_session_loses_a_role_that_was_taken_from_its_user_and_gains_none() -> None:
+    roles: dict[str, str] = {"ada": "admin"}
+    accounts = Accounts(None, {}, "reader", 60, role_of=roles.get, has_proxy=True)
+    token = accounts.begin_session("ada")
+    roles["ada"] = "editor"
+    assert accounts.of_session(token) == Person("ada", "editor")
+    assert accounts.by_cookie(token) == Person("ada", "editor")
+    roles["ada"] = "admin"
+    assert accounts.by_cookie(token) == Person("ada", "editor")
+
+
+def test_a_page_prolongs_its_session_when_its_visitor_acts_and_not_when_it_redraws() -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.frame import Visit
+
+    used: list[str | None] = []
+
+    class Counted(Accounts):
+        def by_cookie(self, token: str | None) -> Person | None:
+            used.append(token)
+            return super().by_cookie(token)
+
+    center: Any = SimpleNamespace(accounts=Counted(None, {}, "reader", 60, has_proxy=True))
+    token = center.accounts.begin_session("ada")
+    visit = Visit(center, Request({"type": "http", "headers": [(b"cookie", f"{COOKIE}={token}".encode())]}))
+    assert visit.has_session()
+    assert visit.person == Person("ada", "reader")
+    assert used == []
+    asyncio.run(visit.act(lambda: None))
+    assert used == [token]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7", 7),
+        ("-5", -5),
+        ("", 1),
+        ("²", 1),
+        ("--5", 1),
+        ("٣", 1),
+        ("-", 1),
+        ("9" * 16, 1),
+        ("1\n", 1),
+        ("9" * 5000, 1),
+    ],
+)
+def test_a_parameter_that_is_no_number_is_the_default(text: str, number: int) -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.frame import Visit
+
+    center: Any = None
+    query = urlencode({"page": text}).encode()
+    visit = Visit(center, Request({"type": "http", "headers": [], "query_string": query}))
+    assert visit.number("page", 1) == number
+
+
+@pytest.mark.parametrize("text", ["²", "9" * 5000, "-1", "x"])
+def test_a_partition_of_the_api_that_is_no_number_is_refused(text: str) -> None:
+    scope = {"type": "http", "headers": [], "query_string": urlencode({"partition": text}).encode(),
+             "path_params": {"topic": "t"}}  # fmt: skip
+    center: Any = SimpleNamespace(hidden_paths=lambda *_: (), decoder=Decoder(None))
+    with pytest.raises(HttpProblem, match="partition must be a number"):
+        message_query(center, Person("ada", "reader"), Request(scope))
+
+
+def test_a_page_may_connect_to_its_own_host_alone() -> None:
+    sources = policy("localhost:9021").partition("connect-src ")[2].partition(";")[0]
+    assert sources == "'self' ws://localhost:9021 wss://localhost:9021"
+    assert "ws://[::1]:9021 " in policy("[::1]:9021")
+    for odd in (None, "a; script-src *", "a b", "a\r\nb"):
+        assert policy(odd).partition("connect-src ")[2].partition(";")[0] == "'self'"
+
+
+# Favourites.
+
+
+def test_a_favourite_is_a_topic_that_there_is(tmp_path: Path) -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.topics_page import toggle_favourite
+
+    there = {"orders"}
+
+    async def topic_info(name: str) -> None:
+        if name not in there:
+            raise HttpProblem(404, f"There is no topic {name}.")
+
+    center: Any = SimpleNamespace(state=StateFile(tmp_path), watch=SimpleNamespace(topic_info=topic_info))
+    asyncio.run(toggle_favourite(center, "ada", "orders"))
+    assert center.state.favourites_of("ada") == {"orders"}
+    with pytest.raises(HttpProblem):
+        asyncio.run(toggle_favourite(center, "ada", "x" * 1_000_000))
+    there.clear()
+    asyncio.run(toggle_favourite(center, "ada", "orders"))
+    assert center.state.favourites_of("ada") == frozenset()
+    with pytest.raises(HttpProblem):
+        center.state.set_favourite("ada", "x" * 250, True)
 
 
 # Words and pictures.

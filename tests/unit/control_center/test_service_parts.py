@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from pessoa.control_center.accounts import Person
+from pessoa.control_center.alerts import shown_rules
 from pessoa.control_center.broker_logs import TAIL_BYTES, log_path, read_tail
-from pessoa.control_center.connector_facts import read_connectors, shown_config
+from pessoa.control_center.connector_facts import password_keys, read_connectors, shown_config
 from pessoa.control_center.group_details import task_names, task_partitions
 from pessoa.control_center.ksql_catalogue import read_catalogue
+from pessoa.control_center.service_links import ServiceLink
+from pessoa.control_center.stored_state import AlertRule
+from pessoa.web.problems import HttpProblem
 from pessoa.wire.api.streams_group_describe import Subtopology, TaskIds, TopicInfo
 
 
@@ -60,6 +67,38 @@ def test_rows_of_a_query_become_a_table_bars_and_a_line() -> None:
     assert list(printed.lines) == ["rowtime: 2026/11/17, key: 0, value: {}"]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        ("SELECT 1;", True), ("  print topic;", True), ("-- SELECT\nSELECT * FROM s;", True), ("select--x", True),
+        ("/* a */ /* b */\n-- c\n SELECT 1;", True), ("SELECT/**/1;", True), ("/*/ SELECT", False),
+        ("SELECTED", False), ("", False), ("-- SELECT", False), ("/* SELECT", False), ("DROP s; SELECT 1;", False),
+        ("/* " * 300_000, False), ("/**/ " * 200_000 + "SELECT", True), ("--\n" * 300_000 + "DROP", False),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_a_query_is_told_by_the_first_word_behind_comments(text: str, is_one: bool) -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.ksql_page import is_query
+
+    assert is_query(text) is is_one
+
+
+def test_a_reader_pauses_no_query_and_only_an_admin_terminates_one() -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.ksql_page import _act
+
+    async def attempt(action: Any, _: str) -> bool:
+        with pytest.raises(HttpProblem) as refused:
+            await action
+        assert refused.value.status == 403
+        return False
+
+    for role, wanted in (("reader", "editor"), ("editor", "admin")):
+        visit: Any = SimpleNamespace(person=Person("rui", role), t=str, attempt=attempt)
+        asyncio.run(_act(visit, "TERMINATE q;", wanted))
+
+
 def test_connectors_are_read_with_their_dead_letter_topic_and_without_secrets() -> None:
     config: Any = {"errors.deadletterqueue.topic.name": "refused", "connection.password": "x", "topics": "orders"}
     status: Any = {"type": "sink", "connector": {"state": "RUNNING"},
@@ -69,6 +108,66 @@ def test_connectors_are_read_with_their_dead_letter_topic_and_without_secrets() 
     assert (other.kind, other.state, other.dead_letter_topic) == ("?", "?", None)
     assert shown_config(one.config)["connection.password"] == "••••"
     assert read_connectors(["no"]) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("consumer.override.sasl.jaas.config", "PlainLoginModule required;"), ("basic.auth.user.info", "ada:x"),
+        ("ssl.keystore.key", "pem"), ("key.passphrase", "x"), ("db.pwd", "x"), ("sink.api.key", "x"), ("apiKey", "x"),
+        ("http.headers", "Authorization: Bearer x"), ("aws.access.key.id", "x"), ("connection.string", "a;Password=x"),
+        ("connection.url", "jdbc:postgresql://ada:x@db/shop"), ("target", "https://x@host/"), ("odd.name", "typed"),
+    ],
+)  # fmt: skip
+def test_a_secret_of_a_connector_is_hidden_by_its_name_its_value_or_its_type(key: str, value: str) -> None:
+    passwords = password_keys([{"name": "odd.name", "type": "PASSWORD"}, {"name": "topics", "type": "LIST"}, 3])
+    assert shown_config({key: value}, passwords) == {key: "••••"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("key.converter", "org.apache.kafka.connect.storage.StringConverter"), ("key.deserializer", "x"),
+        ("value.converter.schema.registry.url", "http://registry:8081"), ("header.converter", "x"),
+        ("errors.deadletterqueue.context.headers.enable", "true"), ("topics", "orders"), ("message.key.columns", "a:b"),
+        ("connection.url", "jdbc:postgresql://db/shop"), ("password", ""),
+    ],
+)  # fmt: skip
+def test_a_setting_of_a_connector_that_is_no_secret_is_shown(key: str, value: str) -> None:
+    assert shown_config({key: value}) == {key: value}
+
+
+def test_the_form_of_a_connector_sends_dots_for_secrets_and_keeps_them_unless_they_change() -> None:
+    pytest.importorskip("nicegui")
+    from pessoa.control_center.pages.connector_form import ConnectorForm
+
+    known = {"name": "c", "connector.class": "C", "db.password": "hunter2", "url": "h://u:p@x", "topics": "t"}
+    visit: Any = None
+    form = ConnectorForm(visit, known)
+    rows: Any = [{"name": "db.password", "type": "PASSWORD"}, {"name": "url"}, {"name": "topics"}]
+    shown = {row["name"]: form._shown(row) for row in rows}
+    assert shown == {"db.password": "••••", "url": "••••", "topics": "t"}
+    fields: Any = {key: SimpleNamespace(value=value) for key, value in shown.items()}
+    form._fields = fields
+    assert form.config() == known
+    fields["db.password"].value = "new"
+    assert form.config() == {**known, "db.password": "new"}
+    assert form._without_secrets("Invalid value hunter2 for db.password") == "Invalid value •••• for db.password"
+
+
+def test_a_login_in_the_url_of_a_service_is_used_and_never_shown() -> None:
+    link = ServiceLink("Connect", "http://ada:p%40ss@localhost:1/base/", "/")
+    state = asyncio.run(link.state())
+    assert state.url == "http://localhost:1/base"
+    assert "p%40ss" not in repr(link) + state.note
+    assert link._login == ("ada", "p@ss")
+    assert ServiceLink("ksql", "", "/").url == ""
+
+
+def test_only_an_admin_sees_more_of_a_webhook_than_its_host() -> None:
+    rule = AlertRule("r", "lag", webhook="https://ada:x@hooks.example/services/SECRET?token=y")
+    assert shown_rules([rule, AlertRule("s", "disk")], to_admin=True)[0] == rule
+    assert [one.webhook for one in shown_rules([rule, AlertRule("s", "disk")], to_admin=False)] == ["hooks.example", ""]
 
 
 def test_a_pipeline_flows_by_its_status_and_by_its_group() -> None:

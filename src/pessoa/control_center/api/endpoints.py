@@ -6,7 +6,9 @@ wants a body of JSON or no body, and never an Origin of another site (`request_g
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +18,10 @@ from starlette.responses import Response
 
 from pessoa.client.config_admin import ResourceType
 from pessoa.control_center.accounts import COOKIE, Person, demand
+from pessoa.control_center.alerts import shown_rules
 from pessoa.control_center.center import Center, cluster_rows
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
-from pessoa.control_center.message_reading import Message, MessageQuery, newest
+from pessoa.control_center.message_reading import Message, MessageQuery, Scan, newest
 from pessoa.control_center.stored_state import AlertRule, SavedFilter
 from pessoa.control_center.texts import Text
 from pessoa.control_center.topic_analysis import TopicReport
@@ -40,6 +43,10 @@ from pessoa.web.routing import UNDESCRIBED, Endpoint, Query
 
 Handle = Callable[[Center, Person, Request], Awaitable[object]]
 STARTS = ("newest", "earliest", "offset", "time")
+# Where the scope of a request has the `Person` who asks.
+CALLER = "pessoa.caller"
+# How soon a caller who has gone is noticed.
+_LOOK_S = 0.5
 
 
 class NewTopicBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,7 +126,7 @@ class DescribedMessages(msgspec.Struct):
 def endpoints(center: Center) -> list[Endpoint]:
     def row(method: str, path: str, handle: Handle, summary: str, **more: Any) -> Endpoint:
         async def answer(request: Request) -> Response:
-            person = await _person(center, request)
+            person = await caller_of(center, request)
             chosen = center.of_cluster(request.query_params.get("cluster"))
             return json_response(request, await handle(chosen, person, request), more.get("status", 200))
 
@@ -169,7 +176,10 @@ def endpoints(center: Center) -> list[Endpoint]:
     ]  # fmt: skip
 
 
-async def _person(center: Center, request: Request) -> Person:
+async def caller_of(center: Center, request: Request) -> Person:
+    """Who asks: the person of the session, or of the Authorization header. 401 without either."""
+    if isinstance(known := request.scope.get(CALLER), Person):
+        return known
     person = center.accounts.by_cookie(request.cookies.get(COOKIE))
     return person or await center.accounts.by_header(request.headers.get("authorization"))
 
@@ -180,6 +190,11 @@ def _number(request: Request, name: str, default: int) -> int:
         return default if text is None else int(text)
     except ValueError:
         raise HttpProblem(400, f"{name} must be a whole number, not {text!r}.") from None
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is the number of a broker or a partition: digits that `int` reads, which ² is not."""
+    return text.isdecimal() and len(text) <= 10
 
 
 def _flag(request: Request, name: str) -> bool:
@@ -204,7 +219,7 @@ async def _brokers(center: Center, _: Person, __: Request) -> object:
 
 async def _broker_configs(center: Center, _: Person, request: Request) -> object:
     broker = request.path_params["broker"]
-    if not broker.isdigit():
+    if not _is_number(broker):
         raise HttpProblem(400, f"A broker has a number, and {broker!r} is none.")
     return await center.configs(ResourceType.BROKER, broker)
 
@@ -273,7 +288,7 @@ def message_query(center: Center, person: Person, request: Request) -> MessageQu
     if query.key_format not in formats or query.value_format not in formats:
         raise HttpProblem(400, f"A format is one of {', '.join(formats)}.")
     if partitions := given.getlist("partition"):
-        if not all(each.isdigit() for each in partitions):
+        if not all(map(_is_number, partitions)):
             raise HttpProblem(400, "partition must be a number.")
         query = replace(query, partitions=tuple(map(int, partitions)))
     if text := given.get("filter", ""):
@@ -288,10 +303,11 @@ async def _messages(center: Center, person: Person, request: Request) -> object:
     query = message_query(center, person, request)
     scan = await center.messages(person, query)
     found: list[Message] = []
-    async for batch in scan.batches():
-        found += batch
-        if query.start == "newest":
-            found = newest(found, query.limit)
+    async with _stopping(scan, request):
+        async for batch in scan.batches():
+            found += batch
+            if query.start == "newest":
+                found = newest(found, query.limit)
     progress = scan.progress
     if progress.error is not None and not found:
         raise HttpProblem(502, progress.error)
@@ -300,12 +316,27 @@ async def _messages(center: Center, person: Person, request: Request) -> object:
 
 async def _analyse(center: Center, person: Person, request: Request) -> object:
     scan = await center.analyse(person, request.path_params["topic"])
-    try:
+    async with _stopping(scan, request):
         async for _batch in scan.batches():
             continue
-    finally:
-        scan.stop()
     return scan.report()
+
+
+@asynccontextmanager
+async def _stopping(scan: Scan, request: Request) -> AsyncIterator[None]:
+    """Stop the scan at the end of the block, or as soon as the caller has gone."""
+
+    async def watch() -> None:
+        while not await request.is_disconnected():  # noqa: ASYNC110 - ASGI has no event for it
+            await asyncio.sleep(_LOOK_S)
+        scan.stop()
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        scan.stop()
 
 
 async def _produce(center: Center, person: Person, request: Request) -> object:
@@ -374,8 +405,8 @@ async def _alerts(center: Center, _: Person, __: Request) -> object:
     }
 
 
-async def _rules(center: Center, _: Person, __: Request) -> object:
-    return center.state.stored.rules
+async def _rules(center: Center, person: Person, _: Request) -> object:
+    return shown_rules(center.state.stored.rules, to_admin=person.may("admin"))
 
 
 async def _filters(center: Center, _: Person, __: Request) -> object:

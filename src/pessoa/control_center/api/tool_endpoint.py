@@ -92,7 +92,7 @@ def request_for(row: Endpoint, arguments: Mapping[str, object], outer: Request) 
         **outer.scope, "method": "GET", "query_string": urlencode(pairs).encode(),
         "path_params": {name: str(arguments[name]) for name in in_path},
     }  # fmt: skip
-    return Request(scope)
+    return Request(scope, outer.receive)
 
 
 def tool_endpoint(rows: Sequence[Endpoint]) -> Endpoint:

@@ -6,7 +6,7 @@ import msgspec
 from nicegui import events, ui
 
 from pessoa.control_center.accounts import demand
-from pessoa.control_center.alerts import KINDS, BadRule, check_rule
+from pessoa.control_center.alerts import KINDS, BadRule, check_rule, shown_rules
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages.frame import Visit, page
 from pessoa.control_center.pages.parts import Cell, Html, badge, card, date_clock, notice, table, tag
@@ -47,7 +47,7 @@ def _content(visit: Visit) -> Html:
     t, center = visit.t, visit.center
     firing = [notice(f"{one.rule}: {one.text} ({date_clock(at)})", "bad") for at, one in center.alerts.firing.values()]
     rules: list[list[Cell]] = []
-    for rule in center.state.stored.rules:
+    for rule in shown_rules(center.state.stored.rules, to_admin=visit.person.may("admin")):
         call = "emitEvent('rule',{name:this.dataset.name,what:'%s'})"
         buttons = tag("div", tag("button", t("Switch off") if rule.is_on else t("Switch on"), cls="btn secondary",
                                  data_name=rule.name, onclick=call % "switch"),

@@ -73,6 +73,8 @@ async def _begin(visit: Visit) -> Lesson:
     _lessons.append(lesson)
 
     async def end() -> None:
+        if lesson.is_ended:
+            return
         lesson.end()
         await asyncio.to_thread(lesson.join)
         for removal in (center.delete_group(_SYSTEM, lesson.group), center.delete_topic(_SYSTEM, lesson.topic)):
@@ -81,7 +83,7 @@ async def _begin(visit: Visit) -> Lesson:
             except HttpProblem:
                 continue
 
-    ui.context.client.on_disconnect(end)
+    visit.at_end(end)
     return lesson
 
 

@@ -15,6 +15,7 @@ from pessoa.control_center.center import Center
 from pessoa.control_center.connector_facts import (
     REASON_HEADERS,
     ConnectorFacts,
+    password_keys,
     read_connector,
     read_connectors,
     shown_config,
@@ -37,6 +38,7 @@ from pessoa.control_center.pages.parts import (
     tile,
     tiles,
 )
+from pessoa.control_center.service_links import segment
 from pessoa.web.problems import HttpProblem
 
 TONES = {"RUNNING": "good", "FAILED": "bad", "PAUSED": "warning", "STOPPED": "warning"}
@@ -133,14 +135,26 @@ async def _draw_connector(visit: Visit, name: str) -> None:
         visit.button(t("Delete"), lambda: _open_deletion(visit, name, lambda: act("DELETE", "", t("Done."))), "admin",
                      primary=False)  # fmt: skip
     shown = visit.html()
+    passwords: dict[str, frozenset[str]] = {}
 
     async def redraw() -> None:
         status = await connect.ask("GET", f"{path}/status")
         one = read_connector(name, status, await connect.ask("GET", f"{path}/config"))
-        shown.set_content(str(await _connector(visit, one)))
+        plugin = one.config.get("connector.class", "")
+        if plugin not in passwords:
+            passwords[plugin] = await _password_keys(visit.center, plugin)
+        shown.set_content(str(await _connector(visit, one, passwords[plugin])))
 
     await redraw()
     visit.live(3.0, redraw)
+
+
+async def _password_keys(center: Center, plugin: str) -> frozenset[str]:
+    try:
+        return password_keys(await center.services.connect.ask("GET", f"/connector-plugins/{segment(plugin)}/config"))
+    except HttpProblem:
+        # A plugin that the worker has no longer: names and values still tell.
+        return frozenset()
 
 
 def _open_deletion(visit: Visit, name: str, delete: Any) -> None:
@@ -154,7 +168,7 @@ def _open_deletion(visit: Visit, name: str, delete: Any) -> None:
     dialog.open()
 
 
-async def _connector(visit: Visit, one: ConnectorFacts) -> Html:
+async def _connector(visit: Visit, one: ConnectorFacts, passwords: frozenset[str]) -> Html:
     t, center = visit.t, visit.center
     topics = await topics_of(center, one.name)
     rate, lag = await throughput(center, one, topics)
@@ -171,7 +185,8 @@ async def _connector(visit: Visit, one: ConnectorFacts) -> Html:
         [task.id, badge(task.state, TONES.get(task.state, "plain")), task.worker] for task in one.tasks
     ]
     used = tag("p", *(link(topic, f"/topics/{quote(topic, safe='')}", "link chip") for topic in topics))
-    config: list[list[Cell]] = [[tag("code", key), value] for key, value in shown_config(one.config).items()]
+    settings = shown_config(one.config, passwords)
+    config: list[list[Cell]] = [[tag("code", key), value] for key, value in settings.items()]
     return tag(
         "div", head,
         tag("div",

@@ -2,6 +2,8 @@
 
 Settings that are required or of high importance stand first; the others are behind "More settings". What is filled in
 is checked by the plugin itself (`/config/validate`), whose sentences stand at the fields.
+
+Secrets that a connector has stay on the server: their fields show dots, and are sent as they were unless they change.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from pessoa.control_center.accounts import demand
+from pessoa.control_center.connector_facts import HIDDEN, is_secret
 from pessoa.control_center.pages.frame import Visit
 from pessoa.control_center.pages.parts import notice, tag
 from pessoa.web.problems import HttpProblem
@@ -29,11 +32,17 @@ class ConnectorForm:
         self.plugin = known.get("connector.class", "")
         self.name = known.get("name", "")
         self._fields: dict[str, ui.input] = {}
+        # Settings with a secret that is not sent to the browser.
+        self._hidden: set[str] = set()
 
     def config(self) -> dict[str, str]:
         """What is filled in, and what the connector has that the plugin's table does not name."""
         kept = {key: value for key, value in self._known.items() if key not in self._fields}
-        given = {key: one.value for key, one in self._fields.items() if one.value}
+        given = {
+            key: self._known[key] if key in self._hidden and one.value == HIDDEN else one.value
+            for key, one in self._fields.items()
+            if one.value
+        }
         return {**kept, **given, "connector.class": self.plugin, "name": self.name}
 
     async def draw_fields(self, place: ui.element) -> None:
@@ -52,20 +61,34 @@ class ConnectorForm:
         for row in rows:
             key = str(row["name"])
             label = f"{key} *" if row.get("required") else key
-            field = ui.input(label, value=self._known.get(key, ""), placeholder=str(row.get("default_value") or ""))
+            field = ui.input(label, value=self._shown(row), placeholder=str(row.get("default_value") or ""))
             field.props("outlined dense" + (" type=password" if row.get("type") == "PASSWORD" else ""))
             field.style("width:100%;margin-bottom:8px").tooltip(str(row.get("documentation", ""))[:400])
             self._fields[key] = field
+
+    def _shown(self, row: dict[str, Any]) -> str:
+        """What a field shows at first."""
+        key = str(row["name"])
+        value = self._known.get(key, "")
+        if not value or not (row.get("type") == "PASSWORD" or is_secret(key, value)):
+            return value
+        self._hidden.add(key)
+        return HIDDEN
 
     async def validate(self) -> list[str]:
         """What the plugin says is wrong, also shown at the fields. Raises an `HttpProblem`."""
         path = f"/connector-plugins/{quote(self.plugin, safe='')}/config/validate"
         answer: Any = await self._visit.center.services.connect.ask("PUT", path, self.config())
-        wrong = {str(one["value"]["name"]): "; ".join(one["value"]["errors"]) for one in answer.get("configs", [])
-                 if one["value"].get("errors")}  # fmt: skip
+        wrong = {str(one["value"]["name"]): self._without_secrets("; ".join(one["value"]["errors"]))
+                 for one in answer.get("configs", []) if one["value"].get("errors")}  # fmt: skip
         for key, field in self._fields.items():
             field.error = wrong.get(key)
         return [f"{key}: {words}" for key, words in wrong.items()]
+
+    def _without_secrets(self, sentence: str) -> str:
+        for key in self._hidden:
+            sentence = sentence.replace(self._known[key], HIDDEN)
+        return sentence
 
 
 def is_first(row: dict[str, Any]) -> bool:
@@ -74,6 +97,7 @@ def is_first(row: dict[str, Any]) -> bool:
 
 async def open_form(visit: Visit, connector: str | None = None) -> None:
     """The dialog; with a connector's name it changes that one."""
+    demand(visit.person, "editor")
     t, connect = visit.t, visit.center.services.connect
     known: Any = {}
     try:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from pessoa.control_center.texts import LANGUAGES, Text, chosen_language
 from pessoa.web.problems import HttpProblem
 
 log = logging.getLogger(__name__)
+_NUMBER = re.compile("-?[0-9]{1,15}")
 
 THEMES = ("auto", "light", "dark")
 STYLE = Path(__file__).with_name("style.css")
@@ -122,7 +124,10 @@ const tabsShown = new MutationObserver(function () {
   row.scrollLeft = chosen.offsetLeft - row.offsetLeft - (row.clientWidth - chosen.offsetWidth) / 2;
 });
 tabsShown.observe(document, {childList: true, subtree: true});
-window.copyText = function (el) { navigator.clipboard && navigator.clipboard.writeText(el.dataset.text || ''); };
+window.copyText = function (el) {
+  const text = el.closest('.more').querySelector('pre').textContent;
+  navigator.clipboard && navigator.clipboard.writeText(text);
+};
 """
 
 
@@ -140,15 +145,16 @@ class Visit:
 
     @property
     def person(self) -> Person:
-        """The visitor; 401 once the session has ended."""
-        found = self.center.accounts.by_cookie(self.request.cookies.get(COOKIE))
+        """The visitor, with the role of this moment; 401 once the session has ended."""
+        found = self.center.accounts.of_session(self.request.cookies.get(COOKIE))
         if found is None:
             raise HttpProblem(401, self.t("The session has ended: log in again."))
         return found
 
     def has_session(self) -> bool:
-        """Whether the session goes on, which this use prolongs; the visitor of another is led to the login."""
-        if self.center.accounts.by_cookie(self.request.cookies.get(COOKIE)) is not None:
+        """Whether the session goes on; the visitor of another is led to the login. Redraws ask, so this does not
+        prolong it."""
+        if self.center.accounts.of_session(self.request.cookies.get(COOKIE)) is not None:
             return True
         ui.navigate.to(login_address(self.request))
         return False
@@ -174,7 +180,7 @@ class Visit:
 
     def number(self, name: str, default: int) -> int:
         text = self.query(name)
-        return int(text) if text.lstrip("-").isdigit() and len(text) < 16 else default
+        return int(text) if _NUMBER.fullmatch(text) else default
 
     def here(self, **changed: object) -> str:
         """This address with other parameters; None and the empty text take one away."""
@@ -206,6 +212,12 @@ class Visit:
 
         self.center.look()
         ui.timer(seconds, attempt, immediate=False)
+
+    def at_end(self, end: Callable[[], object]) -> None:
+        """Call when the page is closed, perhaps twice: a page whose browser never opened a WebSocket does not
+        disconnect, it is only deleted."""
+        ui.context.client.on_disconnect(end)
+        ui.context.client.on_delete(end)
 
     def show_banner(self, text: str) -> None:
         if self._banner is not None:
@@ -259,9 +271,10 @@ class Visit:
         ui.on(event, run)
 
     async def act(self, act: Callable[..., Any], *given: object) -> None:
-        """Do what the visitor wants while the session goes on, and say what goes wrong."""
+        """Do what the visitor wants while the session goes on, which this prolongs, and say what goes wrong."""
         if not self.has_session():
             return
+        self.center.accounts.by_cookie(self.request.cookies.get(COOKIE))
         try:
             found = act(*given)
             if inspect.isawaitable(found):

@@ -23,7 +23,10 @@ from pessoa.web.problems import HttpProblem
 
 EXAMPLE = "-- Ctrl-Space completes, Run sends it to the server.\nSHOW TOPICS;"
 TONES = {"RUNNING": "good", "ERROR": "bad", "PAUSED": "warning", "UNRESPONSIVE": "bad"}
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_SPACE = re.compile(r"\s*")
+_WORD = re.compile(r"\w*")
+# Comments at the beginning of a statement, and what ends them.
+_COMMENTS = (("--", "\n"), ("/*", "*/"))
 _KSQL = "application/vnd.ksql.v1+json"
 _DRAW_S = 0.25
 
@@ -139,8 +142,19 @@ async def read(center: Center) -> Catalogue:
 
 def is_query(text: str) -> bool:
     """Whether rows come back as a stream: SELECT and PRINT."""
-    words = _COMMENT.sub(" ", text).split(None, 1)
-    return bool(words) and words[0].upper() in ("SELECT", "PRINT")
+    at = _end_of(_SPACE, text, 0)
+    while end := next((end for begin, end in _COMMENTS if text.startswith(begin, at)), None):
+        found = text.find(end, at + 2)
+        if found < 0:
+            return False
+        at = _end_of(_SPACE, text, found + len(end))
+    return text[at : _end_of(_WORD, text, at)].upper() in ("SELECT", "PRINT")
+
+
+def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    assert found is not None, "both patterns match nothing as well"
+    return found.end()
 
 
 def _draw_editor(visit: Visit, away: str | None) -> ui.codemirror:
@@ -170,7 +184,7 @@ def _draw_editor(visit: Visit, away: str | None) -> ui.codemirror:
     view.on_value_change(choose)
     column.on_value_change(choose)
     column.on("click", lambda: column.set_options(desk.found.number_columns()))
-    ui.context.client.on_disconnect(desk.stop)
+    visit.at_end(desk.stop)
     ui.add_body_html(f"<script>labelEditors({msgspec.json.encode(t('Statement')).decode()})</script>")
     return editor
 
@@ -199,13 +213,15 @@ def _queries(visit: Visit, found: Catalogue) -> dict[str, ui.html]:
                 with ui.element("div").classes("actions"):
                     paused = one.state == "PAUSED"
                     other, words = ("RESUME", t("Resume")) if paused else ("PAUSE", t("Pause"))
-                    visit.button(words, partial(_act, visit, f"{other} {one.id};"), primary=False)
-                    visit.button(t("Terminate"), partial(_act, visit, f"TERMINATE {one.id};"), "admin", primary=False)
+                    visit.button(words, partial(_act, visit, f"{other} {one.id};", "editor"), primary=False)
+                    terminate = partial(_act, visit, f"TERMINATE {one.id};", "admin")
+                    visit.button(t("Terminate"), terminate, "admin", primary=False)
     return ways
 
 
-async def _act(visit: Visit, statement: str) -> None:
+async def _act(visit: Visit, statement: str, role: str) -> None:
     async def send() -> None:
+        demand(visit.person, role)
         body = {"ksql": statement, "streamsProperties": {}}
         await visit.center.services.ksql.ask("POST", "/ksql", body, content_type=_KSQL)
         visit.center.audit.note(visit.person.name, "ksql", statement)

@@ -17,9 +17,12 @@ from pessoa.control_center.center import Center
 from pessoa.control_center.pages.frame import STYLE
 from pessoa.control_center.pages.parts import Html, notice, tag
 from pessoa.control_center.texts import Text, chosen_language
+from pessoa.web.asgi_app import BODY_TIMEOUT_S
+from pessoa.web.bodies import BodyLimit, read_body
 from pessoa.web.problems import HttpProblem
 
-_MAX_FORM_BYTES = 4096
+# Anyone may send a form: no more of it is read than a name and a password need.
+_FORM_LIMIT = BodyLimit(4096, timeout_s=BODY_TIMEOUT_S)
 OIDC_COOKIE = "pessoa_oidc"
 
 
@@ -28,9 +31,10 @@ def register(center: Center, app: FastAPI) -> None:
         return HTMLResponse(_form(request, has_provider=center.oidc is not None))
 
     async def log_in(request: Request) -> Response:
-        given = parse_qs((await request.body())[:_MAX_FORM_BYTES].decode("utf-8", "replace"))
-        name, password = (given.get(field, [""])[0] for field in ("name", "password"))
+        name = ""
         try:
+            given = parse_qs((await read_body(request, _FORM_LIMIT)).decode("utf-8", "replace"))
+            name, password = (given.get(field, [""])[0] for field in ("name", "password"))
             token = await center.accounts.log_in(name, password)
         except HttpProblem as problem:
             center.audit.note(name[:64] or "?", "log in", "", problem.message)
@@ -92,8 +96,9 @@ def _callback(request: Request) -> str:
 
 
 def safe_path(path: str | None) -> str:
-    """A path of this service; anything else leads home."""
-    if path is None or not path.startswith("/") or path.startswith(("//", "/\\")):
+    """Return the path if it is one of this service, and "/" otherwise. Browsers drop control characters: "/\\t/host"
+    would lead to another host."""
+    if path is None or not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
         return "/"
     return path
 

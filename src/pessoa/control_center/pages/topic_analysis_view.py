@@ -51,7 +51,7 @@ def draw(visit: Visit, topic: str) -> None:
         visit.button(t("Stop"), stop, "reader", primary=False)
     shown = visit.html()
     timer = ui.timer(0.4, step, active=False)
-    ui.context.client.on_disconnect(stop)
+    visit.at_end(stop)
 
 
 def _content(visit: Visit, scan: AnalysisScan) -> Html:

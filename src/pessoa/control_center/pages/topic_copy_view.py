@@ -41,6 +41,7 @@ def open_copy(visit: Visit, topic: str) -> None:
                     timer.deactivate()
 
         timer = ui.timer(0.4, step, active=False)
+        visit.at_end(stop)
         with ui.element("div").classes("actions").style("margin-top:14px"):
             visit.button(t("Copy"), begin)
             visit.button(t("Stop"), stop, "reader", primary=False)

@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from urllib.parse import quote
 
 import msgspec
 from nicegui import events, ui
+from nicegui.elements.upload_files import FileUpload
 
+from pessoa.base.json_value import JsonValue
 from pessoa.control_center.accounts import demand
 from pessoa.control_center.csv_text import csv_table
 from pessoa.control_center.filter_expressions import BadFilter, compile_filter
-from pessoa.control_center.message_reading import Message, MessageQuery, Scan, as_text, newest
+from pessoa.control_center.message_reading import SHOWN_BYTES, Message, MessageQuery, Scan, as_text, newest
 from pessoa.control_center.pages.frame import Visit
 from pessoa.control_center.pages.parts import Html, badge, bytes_text, compact, date_clock, notice, tag
 from pessoa.control_center.stored_state import SavedFilter
+from pessoa.control_center.texts import Text
 from pessoa.web.problems import HttpProblem
 
 WINDOW = 100
@@ -30,7 +32,7 @@ KEPT_BYTES = 16 << 20
 STARTS = (("newest", "Newest"), ("earliest", "From the beginning"), ("offset", "From an offset"),
           ("time", "From a time"), ("live", "Live"))  # fmt: skip
 _PREVIEW = 300
-_MAX_UPLOAD = 5 << 20
+MAX_UPLOAD = 5 << 20
 
 
 class MessageView:
@@ -104,7 +106,7 @@ async def draw(visit: Visit, topic: str) -> None:
         visit.html(notice(str(wrong), "bad"))
         return
     view = MessageView(visit, await visit.center.messages(visit.person, query), shown, told)
-    ui.context.client.on_disconnect(view.scan.stop)
+    visit.at_end(view.scan.stop)
 
     def step() -> None:
         visit.center.look()
@@ -151,9 +153,8 @@ def _query(visit: Visit, topic: str) -> MessageQuery:
         search=visit.query("search")[:500], hidden=visit.center.hidden_paths(topic, visit.person),
         value_format=_format(visit, "value"), key_format=_format(visit, "key"),
     )  # fmt: skip
-    partition = visit.query("partition")
-    if partition.isdigit():
-        query = replace(query, partitions=(int(partition),))
+    if (partition := visit.number("partition", -1)) >= 0:
+        query = replace(query, partitions=(partition,))
     if text := visit.query("filter").strip():
         query = replace(query, passes=compile_filter(text))
     return query
@@ -221,29 +222,31 @@ def draw_message(visit: Visit, one: Message) -> Html:
         tag("span", date_clock(one.timestamp), cls="where"), tag("span", as_text(one.key)[:80], cls="key"),
         tag("span", preview, cls="value mono"), badge(one.value_format),
     )  # fmt: skip
-    shown = _pretty(one)
     facts = tag("p", f"{t('Partition')} {one.partition} · {t('offset')} {one.offset} · {bytes_text(one.size)}",
                 f" · {t('schema')} {one.schema_id}" if one.schema_id is not None else "", cls="dim")  # fmt: skip
     headers = tag("p", *(badge(f"{name}: {as_text(value)[:120]}") for name, value in one.headers))
     where = {"data_partition": one.partition, "data_offset": one.offset}
     call = "{p:+this.dataset.partition,o:+this.dataset.offset}"
     buttons = tag(
-        "div", tag("button", t("Copy"), cls="btn secondary", data_text=shown, onclick="copyText(this)"),
+        "div", tag("button", t("Copy"), cls="btn secondary", onclick="copyText(this)"),
         tag("button", t("Send again"), cls="btn secondary", onclick=f"emitEvent('resend',{call})", **where),
         tag("button", t("All of it"), cls="btn secondary", onclick=f"emitEvent('whole',{call})", **where)
         if one.is_cut else "", cls="actions",
     )  # fmt: skip
     trouble = notice(one.trouble, "warning") if one.trouble else ""
-    more = tag("div", facts, headers, trouble, tag("pre", shown), buttons, cls="more")
+    more = tag("div", facts, headers, trouble, tag("pre", pretty(one.value, SHOWN_BYTES)), buttons, cls="more")
     return tag("details", head, more, cls="msg")
 
 
-def _pretty(one: Message) -> str:
-    if one.value is None:
+def pretty(value: JsonValue, bound: int | None = None) -> str:
+    """The value over several lines; where these are much more than the value, on one, cut behind `bound` characters."""
+    if value is None:
         return "null"
-    if isinstance(one.value, str):
-        return one.value
-    return msgspec.json.format(msgspec.json.encode(one.value), indent=2).decode()
+    if isinstance(value, str):
+        return value
+    text, most = as_text(value), 4 * SHOWN_BYTES
+    lines = msgspec.json.format(text, indent=2) if len(text) <= most else text
+    return lines if len(lines) <= most else text[:bound]
 
 
 def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
@@ -252,6 +255,7 @@ def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
         return next((one for one in view.kept if (one.partition, one.offset) == at), None)
 
     async def resend(event: events.GenericEventArguments) -> None:
+        demand(visit.person, "editor")
         one = found(event)
         if one is None:
             return
@@ -263,7 +267,7 @@ def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
         if one is None:
             return
         message = await read_one(visit, topic, one.partition, one.offset)
-        data = msgspec.json.encode(message.value) if not isinstance(message.value, str) else message.value.encode()
+        data = as_text(message.value).encode()
         ui.download.content(data, f"{topic}-{one.partition}-{one.offset}.{'json' if data[:1] in b'{[' else 'txt'}")
 
     visit.on("resend", resend)
@@ -284,7 +288,7 @@ async def read_one(visit: Visit, topic: str, partition: int, offset: int) -> Mes
 def _download(view: MessageView, topic: str, kind: str) -> None:
     found = view.messages()
     if kind == "json":
-        ui.download.content(msgspec.json.format(msgspec.json.encode(found), indent=1), f"{topic}.json")
+        ui.download.content(msgspec.json.encode(found), f"{topic}.json")
         return
     heads = ("partition", "offset", "timestamp", "key", "value")
     rows = [(one.partition, one.offset, one.timestamp, as_text(one.key), as_text(one.value)) for one in found]
@@ -317,8 +321,8 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
         visit.html(tag("h2", t("Send again") if like else t("Produce a message")))
         key = ui.input(t("Key"), value=as_text(like.key) if like else "").props("outlined").style("width:100%")
-        value = ui.textarea(t("Value"), value=_pretty(like) if like else "").props("outlined rows=8").classes("mono")
-        value.style("width:100%;margin-top:10px")
+        value = ui.textarea(t("Value"), value=pretty(like.value) if like else "").props("outlined rows=8")
+        value.classes("mono").style("width:100%;margin-top:10px")
         key_serde, value_serde = _serde_choice(visit, "key", like), _serde_choice(visit, "value", like)
         given = "\n".join(f"{name}: {as_text(one)}" for name, one in like.headers) if like else ""
         headers = ui.textarea(t("Headers: a name: value on each line"), value=given).props("outlined rows=2")
@@ -339,7 +343,7 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
                 dialog.close()
 
         async def load(upload: events.UploadEventArguments) -> None:
-            lines = [line for line in (await upload.file.read()).splitlines() if line.strip()]
+            lines = await lines_of(upload.file, t)
             for line in lines:
                 await visit.center.produce(visit.person, topic, None, line)
             ui.notify(t("{n} messages are in the topic.", n=compact(len(lines))), type="positive")
@@ -350,9 +354,16 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
         if like is None and visit.person.may("editor"):
             visit.html(tag("p", t("Or a file with a message on each line:"), cls="dim"))
             files = ui.upload(on_upload=lambda upload: visit.act(load, upload), auto_upload=True,
-                              max_file_size=_MAX_UPLOAD)  # fmt: skip
+                              max_file_size=MAX_UPLOAD)  # fmt: skip
             files.props("flat").style("width:100%")
     dialog.open()
+
+
+async def lines_of(file: FileUpload, t: Text) -> list[bytes]:
+    """The lines of a file that are not empty. 413 for a file that only a browser which is not ours would send."""
+    if file.size() > MAX_UPLOAD:
+        raise HttpProblem(413, t("The file has more than {size}.", size=bytes_text(MAX_UPLOAD)))
+    return [line for line in (await file.read()).splitlines() if line.strip()]
 
 
 def _serde_choice(visit: Visit, part: str, like: Message | None) -> Callable[[], str]:
@@ -367,9 +378,3 @@ def _serde_choice(visit: Visit, part: str, like: Message | None) -> Callable[[],
                        label=t("Format of keys") if part == "key" else t("Format of values"))  # fmt: skip
     choice.props("outlined dense").style("width:100%;margin-top:10px")
     return lambda: str(choice.value or "")
-
-
-def messages_link(topic: str, **query: str) -> str:
-    from urllib.parse import urlencode
-
-    return f"/topics/{quote(topic, safe='')}?{urlencode({'tab': 'messages', **query})}"

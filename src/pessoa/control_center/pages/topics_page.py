@@ -45,9 +45,7 @@ def register(center: Center) -> None:
             shown.set_content(str(await _list(visit)))
 
         async def star(event: events.GenericEventArguments) -> None:
-            topic = str(event.args.get("topic", ""))
-            mine = visit.center.state.favourites_of(visit.person.name)
-            visit.center.state.set_favourite(visit.person.name, topic, topic not in mine)
+            await toggle_favourite(visit.center, visit.person.name, str(event.args.get("topic", "")))
             await redraw()
 
         visit.on("star", star)
@@ -55,6 +53,14 @@ def register(center: Center) -> None:
         visit.live(3.0, redraw)
         if visit.query("create"):
             open_creation(visit)
+
+
+async def toggle_favourite(center: Center, user: str, topic: str) -> None:
+    """Make a topic a favourite, or no longer. 404 for one that there is not, which a favourite may have become."""
+    is_new = topic not in center.state.favourites_of(user)
+    if is_new:
+        await center.watch.topic_info(topic)
+    center.state.set_favourite(user, topic, is_new)
 
 
 async def _download(visit: Visit) -> None:
