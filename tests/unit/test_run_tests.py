@@ -37,11 +37,12 @@ def run(calls: Path, *arguments: str) -> list[str]:
 )
 def test_without_a_path_every_part_runs_with_the_arguments(calls: Path, arguments: tuple[str, ...]) -> None:
     words = "".join(f" {argument}" for argument in arguments)
-    seeds = "tests/simulation/test_seeds.py"
+    seeds, browser = "tests/simulation/test_seeds.py", "tests/browser"
     assert run(calls, *arguments) == sorted(
         (
             f"-n 2 --dist worksteal {seeds}{words}",
-            f"-n 3 --dist worksteal --ignore={seeds} --ignore={SPARK}{words}",
+            f"-n 4 --dist worksteal --ignore={seeds} --ignore={browser} --ignore={SPARK}{words}",
+            f"{browser} --ignore={SPARK}{words}",
             f"{SPARK}{words}",
         )
     )

@@ -15,15 +15,47 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from pessoa.base.config_values import split_list
 from pessoa.base.properties import MalformedProperties, read_properties
 from pessoa.connect.definition import settings_below
 
-REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 Lookup = Callable[[str, str], str | None]
+
+
+class Reference(NamedTuple):
+    """`${provider:path:key}`, or `${provider:key}` with an empty path, between two positions of a text."""
+
+    start: int
+    end: int
+    provider: str
+    path: str
+    key: str
+    text: str
+
+
+def references(text: str) -> Iterator[Reference]:
+    r"""The references in a text, as Apache's `\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}` finds them: a provider up to the
+    first colon, a path up to the second if there is one, and the rest. That expression takes cubic time on `${::::…`.
+    """
+    end = 0
+    while (start := text.find("${", end)) >= 0 and (brace := text.find("}", start)) >= 0:
+        end = brace + 1
+        provider, colon, rest = text[start + 2 : brace].partition(":")
+        if colon:
+            path, second, key = rest.partition(":")
+            yield Reference(start, end, provider, path if second else "", key if second else rest, text[start:end])
+
+
+def replace_references(text: str, value_of: Callable[[Reference], str]) -> str:
+    parts, at = [], 0
+    for one in references(text):
+        parts += [text[at : one.start], value_of(one)]
+        at = one.end
+    return "".join([*parts, text[at:]])
 
 
 class ProviderFailed(Exception):
@@ -46,28 +78,27 @@ class Providers:
     def known_values(self, text: str) -> dict[str, str]:
         """Return the value of each reference in a text; a reference that leads nowhere is left out."""
         found = {}
-        for match in REFERENCE.finditer(text):
+        for one in references(text) if self._lookups else ():
             try:
-                value = self._value(match)
+                value = self._value(one)
             except (ProviderFailed, OSError, UnicodeDecodeError):
                 continue
-            if value != match[0]:
-                found[match[0]] = value
+            if value != one.text:
+                found[one.text] = value
         return found
 
     def _resolve_references(self, text: str) -> str:
-        return REFERENCE.sub(self._value, text) if "${" in text else text
+        return replace_references(text, self._value) if self._lookups else text
 
-    def _value(self, match: re.Match[str]) -> str:
-        name, path, key = match[1], match[2] or "", match[3]
-        lookup = self._lookups.get(name)
+    def _value(self, one: Reference) -> str:
+        lookup = self._lookups.get(one.provider)
         if lookup is None:
-            return match[0]
-        found = lookup(path, key)
+            return one.text
+        found = lookup(one.path, one.key)
         # Kafka leaves a reference to a missing key alone; the connector that gets it fails in a way that is hard to
         # understand.
         if found is None:
-            raise ProviderFailed(f"{match[0]}: there is no such value")
+            raise ProviderFailed(f"{one.text}: there is no such value")
         return found
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pessoa.connect.config_providers import REFERENCE, ProviderFailed, Providers
+from pessoa.connect.config_providers import ProviderFailed, Providers, replace_references
 from pessoa.connect.definition import KeyReport
 from pessoa.web.problems import HttpProblem
 
@@ -47,7 +47,7 @@ class References:
         for reference, value in sorted(self.values.items(), key=lambda each: -len(each[1])):
             if _telling_words(value):
                 found = found.replace(value, reference)
-        rest = REFERENCE.sub("", found)
+        rest = replace_references(found, lambda _: "")
         if all(word not in rest for value in self.values.values() for word in _telling_words(value)):
             return found
         if text:
@@ -77,7 +77,7 @@ _NAMES = ("name", "connector.class", "transforms", "predicates")
 
 
 def _resolved(text: str, values: Mapping[str, str]) -> str:
-    return REFERENCE.sub(lambda match: values.get(match[0], match[0]), text)
+    return replace_references(text, lambda one: values.get(one.text, one.text))
 
 
 def _telling_words(value: str) -> set[str]:

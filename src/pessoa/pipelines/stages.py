@@ -271,7 +271,8 @@ class _Cutter:
         self.found: list[Stage] = []
 
     def cut(self, node: Node) -> Node:
-        """The node with topics below it where it must be cut; what writes them is in `found`."""
+        """Return the node with a topic below it wherever the plan must be split into two queries; the stages that write
+        those topics are in `found`."""
         if isinstance(node, Through):
             return self._through_a_topic(self.cut(node.input), node.topic, node.partitions)
         if isinstance(node, ForeignKeyJoin):

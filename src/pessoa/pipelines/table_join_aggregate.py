@@ -1,7 +1,7 @@
 """A join with a table in real-time mode: an aggregate over the rows of both sides, by key.
 
 Spark takes aggregates in real-time mode and no stateful processors from Python (docs/decisions/0015). In that mode each
-row is merged into its group by itself, and the group is told at once; so what a join needs is in the group:
+row is merged into its group by itself, and the group gives its result at once; so what a join needs is in the group:
 
     table    the row of the table with the highest offset: a key is in one partition, so it is the latest
     came     the row that was merged last

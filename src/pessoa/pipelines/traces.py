@@ -148,7 +148,7 @@ def _was_emptied(session: SparkSession, place: str) -> bool:
 def empty_folder(session: SparkSession, place: str) -> None:
     """Remove all that is in a folder that Spark reaches; a file without rows is left in it.
 
-    There is no other way to a store through Spark Connect: whoever overwrites a folder empties it first.
+    Spark Connect has no other way to delete files in a store: a write in mode "overwrite" empties the folder first.
     """
     session.range(0, 0, 1, 1).selectExpr("CAST(id AS STRING) AS nothing").write.mode("overwrite").text(place)
 

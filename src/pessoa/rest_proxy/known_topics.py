@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 LOOK_UP_TIMEOUT_S = 10.0
 # A broker that creates a topic answers before its partitions have leaders.
 CREATION_TIMEOUT_S = 10.0
+# Doubled with each answer that says that the topic is unknown.
 RETRY_S = 0.05
-# Brokers learn of a new topic one after the other, so one that says no may not have heard; a broker that creates topics
-# automatically says "no leader" from the first answer on.
-UNKNOWN_ANSWERS = 2
+# Brokers learn of a new topic one after the other, so one that says no may not have heard; and Apache's brokers say no
+# as long as the controller has not created what they asked for. After so many, in three quarters of a second, it is no.
+UNKNOWN_ANSWERS = 5
 
 
 class KnownTopics:
@@ -78,4 +79,4 @@ class KnownTopics:
                 raise topic_not_found()
             if code not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE):
                 raise from_kafka(metadata.error)
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_S * 2 ** max(0, unknown - 1))

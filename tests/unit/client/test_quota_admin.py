@@ -4,7 +4,7 @@ from typing import cast
 
 from pessoa.client.cluster_client import Cluster
 from pessoa.client.quota_admin import Credential, Mechanism, alter_credentials
-from pessoa.security.sasl.scram import CredentialShape, usual_shape
+from pessoa.security.sasl.scram import CredentialShape, most_common_credential_shape
 from pessoa.security.sasl.scram_keys import keys_of_password, salted_password
 from pessoa.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -33,4 +33,4 @@ def test_salts_are_random_and_look_like_those_of_kafkas_tools() -> None:
     for made in asked.upsertions:
         assert made.salted_password == salted_password("sha256", "secret", made.salt, 4096)
         keys = keys_of_password("SCRAM-SHA-256", "secret", made.salt, 4096)
-        assert usual_shape([keys]) == CredentialShape(), "as an unknown user gets one"
+        assert most_common_credential_shape([keys]) == CredentialShape(), "as an unknown user gets one"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,29 @@ def test_rows_share_the_width_and_wrap_or_are_cut() -> None:
     assert RowBox(["A", "B"], 21).row([1, "0123456789ab"]) == ["|1        |012345678|", "|         |9ab      |"]
     assert RowBox(["A", "B"], 21, wrap=False).row([True, "0123456789ab"]) == ["|true     |012345...|"]
     assert cell_text({"X": [1, None]}) == "{X=[1, null]}"
+
+
+@pytest.mark.parametrize("output", ["TABULAR", "JSON"])
+def test_control_characters_of_a_record_reach_no_terminal(
+    output: str, client: RecordingClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "\x1b]0;owned\x07\x9b2J\r\x7f"
+    session = KsqlSession(client, output, width=lambda: 80)
+    lines = iter([json.dumps({"columnNames": [f"A{hostile}"]}), json.dumps([hostile]), json.dumps([{hostile: "b"}])])
+    rows: Any = (line.encode() for line in lines)
+    assert session._show_rows(rows, "SELECT 1;")
+    session.fail(hostile)
+    session._show([{"@type": "warning_entity", "message": hostile}])
+    shown = capsys.readouterr().out
+    assert not [one for one in shown if one != "\n" and not one.isprintable()]
+    assert "\\u001b]0;owned\\u0007\\u009b2J" in shown
+    if output == "JSON":
+        assert [hostile] in [json.loads(line) for line in shown.splitlines()[:3] if line.startswith("[")]
+
+
+def test_clear_still_clears_the_screen(session: KsqlSession, capsys: pytest.CaptureFixture[str]) -> None:
+    assert session.run_line("clear")
+    assert capsys.readouterr().out.startswith("\x1b[2J")
 
 
 def test_warnings_stand_before_an_entity() -> None:

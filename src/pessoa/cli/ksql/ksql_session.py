@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pessoa.cli.ksql.entity_tables import render, table
-from pessoa.cli.ksql.row_boxes import RowBox
+from pessoa.cli.ksql.row_boxes import RowBox, printable
 from pessoa.cli.ksql.server_client import KsqlClient, Rows, ServerRefused, ServerUnreachable
 
 JSON, TABULAR = "JSON", "TABULAR"
@@ -69,6 +69,8 @@ class KsqlSession:
     # Output.
 
     def write(self, text: str) -> None:
+        """Show a text, whose control characters are escaped: in JSON that is the same text."""
+        text = printable(text)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
         if self._spool is not None:
@@ -312,7 +314,8 @@ class KsqlSession:
         self.write(f"Version: {__version__}")
 
     def _clear(self, _: str) -> None:
-        self.write("\x1b[2J\x1b[H")
+        sys.stdout.write("\x1b[2J\x1b[H\n")
+        sys.stdout.flush()
 
     def _show_help(self, _: str) -> None:
         self.write(HELP)

@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 _LEAST_WIDTH = 5
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class RowBox:
@@ -55,7 +57,13 @@ def cell_text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name}={cell_text(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{printable(str(name))}={cell_text(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(cell_text(one) for one in value) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
+    return printable(value) if isinstance(value, str) else json.dumps(value)
+
+
+def printable(text: str) -> str:
+    r"""The text with control characters as JSON writes them (\u001b), but for tabs and ends of lines: a record's value
+    must not steer the terminal."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

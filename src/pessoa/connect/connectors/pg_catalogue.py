@@ -87,9 +87,6 @@ class Catalogue:
     def wal_level(self) -> str:
         return str(self._rows("SHOW wal_level")[0][0])
 
-    def current_lsn(self) -> int:
-        return lsn_from_text(str(self._rows("SELECT pg_current_wal_lsn()::text")[0][0]))
-
     def slot(self, name: str) -> Slot | None:
         rows = self._rows(
             "SELECT confirmed_flush_lsn::text, plugin, active FROM pg_replication_slots WHERE slot_name = %s", name

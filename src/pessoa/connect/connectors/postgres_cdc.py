@@ -180,7 +180,7 @@ class PostgresConnector(SourceConnector):
     def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:
         return _order_of(offset) > _order_of(end)
 
-    # The life of a task.
+    # What the worker calls: start, poll, commit, stop.
 
     def start(self, config: Config, offsets: Offsets) -> None:
         self._config = config

@@ -115,7 +115,3 @@ class InProcessQuery:
             state = self._make_state(number, task_number)
             task = self._tasks[number, task_number] = self.stages[number].make_task(state)
         return task
-
-    def drop_tasks(self) -> None:
-        """Make every task anew with the next row, from what `make_state` gives for it: as after a restart."""
-        self._tasks.clear()

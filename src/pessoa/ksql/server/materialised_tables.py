@@ -49,7 +49,7 @@ class MaterialisedTables:
                 try:
                     self._open(topic)
                 except (OSError, sqlite3.Error):
-                    # Whoever replays commands goes on; a query of this table opens it again, and says what is wrong.
+                    # The replay of commands continues; a query of this table opens it again, and reports the error.
                     log.exception("the table %s cannot be followed", topic)
 
     def of(self, source: Source) -> MaterialisedTable:

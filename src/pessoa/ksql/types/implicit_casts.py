@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.explicit_casts import Caster, caster, parse_decimal
+from pessoa.ksql.types.explicit_casts import caster, parse_decimal
 from pessoa.ksql.types.operator_types import wider_number
 from pessoa.ksql.types.sql_types import (
     BIGINT,
@@ -68,13 +68,6 @@ def fits_column(source: SqlType, target: SqlType) -> bool:
     """Whether a value may be written into a column: a number into any DECIMAL, which is checked by its value."""
     exact = isinstance(target, Decimal) and (source in (INTEGER, BIGINT) or isinstance(source, Decimal))
     return exact or can_cast_implicitly(source, target)
-
-
-def implicit_caster(source: SqlType, target: SqlType) -> Caster:
-    """Return the function that makes a value of the one type one of the other."""
-    found = caster(source, target)
-    assert found is not None, f"no cast from {source} to {target}"
-    return found
 
 
 def common_type(first: SqlType, second: SqlType) -> SqlType | None:

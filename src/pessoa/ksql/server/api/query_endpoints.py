@@ -306,6 +306,7 @@ class Queries:
 
         async def chunks() -> AsyncGenerator[bytes, None]:
             try:
+                yield b""
                 yield out.head()
                 async for batch in feed.batches():
                     yield out.rows(batch)
@@ -315,7 +316,10 @@ class Queries:
             finally:
                 engine.push.close(running.id)
 
-        return chunks()
+        begun = chunks()
+        # A generator that has not begun has no `finally` to run: its query would go on where no head can be sent.
+        await anext(begun)
+        return begun
 
     # PRINT.
 

@@ -30,7 +30,6 @@ class StreamedAnswer(Response):
         exchange = scope.get(EXCHANGE_KEY)
         if exchange is not None and self._watches:
             exchange.end_with_caller()
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self._head})
         writing = asyncio.create_task(self._write(send))
         watching = asyncio.create_task(_wait_for_end(receive)) if self._watches else None
         try:
@@ -45,6 +44,7 @@ class StreamedAnswer(Response):
             raise failure
 
     async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self._head})
         async for chunk in self._chunks:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
