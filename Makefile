@@ -100,13 +100,11 @@ quick: setup  ## the most telling tenth of `make test`; under 8 minutes
 	@BIN=$(BIN) MAKE=$(MAKE_COMMAND) tools/run-tests $(WORKERS) "" $(QUICK_TESTS) $(ARGS)
 
 # A Spark wants both cores for itself: beside other tests its Python workers miss deadlines that it does not let us set.
-# The pages of the control centre share one cluster and one Chromium, which workers could not.
 SPARK_TESTS := tests/streams \
     $(addprefix tests/pipelines/test_,api.py engine.py kill_minus_nine.py real_time_kill_minus_nine.py real_time_state.py standalone_cluster.py) \
     $(addprefix tests/connect/test_,connectors_on_spark.py kill_minus_nine.py more_connectors_on_spark.py) \
     $(addprefix tests/ksql/test_on_spark_,apache.py case_streams.py cases.py expressions.py kill_minus_nine.py ordered.py queries.py) \
-    tests/ksql/test_ksql_tutorials_on_spark.py \
-    tests/browser
+    tests/ksql/test_ksql_tutorials_on_spark.py tests/browser/test_services_pages.py
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
 	@$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS)
 
