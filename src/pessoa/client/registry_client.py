@@ -2,7 +2,8 @@
 
 What is asked is written once, without I/O: a *question* is a generator that yields requests, gets the bytes of answers
 and returns what they say. Two clients put questions to a registry: `RegistryClient` blocks (tools, Connect's
-converters, Spark's workers, which pickle it), `AsyncRegistryClient` does not (the REST proxy, exporters).
+converters, Spark's workers, which pickle it), `AsyncRegistryClient` does not (the REST proxy, exporters, the pages of
+the control centre).
 
     client.ask(by_id(7))                    a schema by its id
     client.ask(resolved(by_id(7)))          the same, with the texts of what it refers to
@@ -53,7 +54,7 @@ class RegistryFailed(Exception):
 
 
 class RegistryRefused(RegistryFailed):
-    """The registry's answer was no: an unknown subject or id, a schema that is wrong or incompatible."""
+    """The registry refused: an unknown subject or id, an invalid or incompatible schema."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
@@ -62,7 +63,15 @@ class RegistryRefused(RegistryFailed):
 
 
 class RegistryUnreachable(RegistryFailed):
-    """No registry answered, or none in a way that can be understood."""
+    """No registry answered, or none in a way that can be understood.
+
+    `reason` is what the last one that was tried did; `status` its HTTP status if it refused without saying why, or 0.
+    """
+
+    def __init__(self, message: str, reason: str = "", status: int = 0) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.status = status
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -91,8 +100,19 @@ class ResolvedSchema(NamedTuple):
     references: dict[str, str]
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """Whether a schema is compatible with a version of a subject, and why not."""
+
+    is_compatible: bool
+    messages: tuple[str, ...] = ()
+
+
 class _Registered(msgspec.Struct):
     id: int
+
+
+class _Level(msgspec.Struct):
+    level: str = msgspec.field(name="compatibilityLevel")
 
 
 class _Error(msgspec.Struct):
@@ -136,13 +156,41 @@ def register(subject: str, schema: RegisteredSchema, *, is_final: bool = False) 
     return msgspec.json.decode(answer, type=_Registered).id
 
 
+def subjects() -> Question[list[str]]:
+    answer = yield Request("GET", "/subjects")
+    return msgspec.json.decode(answer, type=list[str])
+
+
+def versions(subject: str) -> Question[list[int]]:
+    answer = yield Request("GET", f"{_path(subject)}/versions")
+    return msgspec.json.decode(answer, type=list[int])
+
+
+def compatibility_level(subject: str | None = None) -> Question[str]:
+    """Return the compatibility level of the subject, which is the global one if it has none of its own."""
+    path = "/config" if subject is None else f"/config/{quote(subject, safe='')}?defaultToGlobal=true"
+    answer = yield Request("GET", path)
+    return msgspec.json.decode(answer, type=_Level).level
+
+
+def set_compatibility_level(subject: str, level: str) -> Question[None]:
+    return do("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level})
+
+
+def check_compatibility(subject: str, schema: RegisteredSchema) -> Question[Verdict]:
+    """Return whether the schema is compatible with the latest version of the subject."""
+    path = f"/compatibility{_path(subject)}/versions/latest?verbose=true"
+    answer = yield Request("POST", path, _body(schema))
+    return msgspec.json.decode(answer, type=Verdict)
+
+
 def resolved(schema: Question[RegisteredSchema]) -> Question[ResolvedSchema]:
     found = yield from schema
     return ResolvedSchema(found.id, found.schema_type, found.schema, (yield from texts_of(found.references)))
 
 
 def texts_of(references: tuple[Reference, ...]) -> Question[dict[str, str]]:
-    """The texts by the names that the schema uses, each after those that it needs."""
+    """Return the schema texts by the names that the schema refers to, dependencies first."""
     texts: dict[str, str] = {}
     yield from _resolve(references, texts)
     return texts
@@ -157,7 +205,7 @@ def _resolve(references: tuple[Reference, ...], texts: dict[str, str]) -> Questi
 
 
 def do(method: str, path: str, body: object = None) -> Question[None]:
-    """Anything else that a registry can be told to do."""
+    """Return the question that sends any other request to the registry."""
     yield Request(method, path, None if body is None else msgspec.json.encode(body))
 
 
@@ -178,7 +226,7 @@ def _body(schema: RegisteredSchema) -> bytes:
 
 
 class _Client:
-    """What both clients are: where the registries are, who asks them, and what their answers mean."""
+    """What both clients share: registry URLs, credentials and the reading of responses."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings = {key.removeprefix(PREFIX): value for key, value in settings.items()}
@@ -210,15 +258,15 @@ class _Client:
         return httpx.Timeout(read_ms / 1000, connect=connect_ms / 1000)
 
     def _trust(self) -> ssl.SSLContext | bool:
+        from pessoa.web.trust import tls_context, trust_for
+
         authority, own = (self._settings.get(f"ssl.{store}.location") for store in ("truststore", "keystore"))
         if authority is None and own is None:
-            return True
-        from pessoa.web.trust import tls_context
-
+            return trust_for(self._urls)
         return tls_context(authority, own, self._settings.get("ssl.key.password"))
 
     def _steps(self, question: Question[T]) -> Generator[tuple[str, Request], httpx.Response, T]:
-        """The requests that answer a question, each with its URL. A request that fails is thrown in."""
+        """Yield the requests that answer a question, each with its URL; a request's failure is thrown in."""
         try:
             request = next(question)
             while True:
@@ -232,17 +280,18 @@ class _Client:
             found: T = end.value
             return found
         except msgspec.DecodeError as wrong:
-            raise RegistryUnreachable(f"{self._shown_urls()} is no schema registry: {wrong}") from None
+            sentence = f"{self._shown_urls()} is no schema registry: {wrong}"
+            raise RegistryUnreachable(sentence, str(wrong)) from None
 
     def _attempts(self, request: Request) -> Generator[tuple[str, Request], httpx.Response, bytes]:
         import httpx
 
-        failure: object = "no address was given"
+        failure, status = "no address was given", 0
         for url in self._urls:
             try:
                 response = yield url + request.path, request
             except (httpx.HTTPError, httpx.InvalidURL) as error:
-                failure = str(error) or type(error).__name__
+                failure, status = str(error) or type(error).__name__, 0
                 continue
             try:
                 if response.is_success:
@@ -252,9 +301,11 @@ class _Client:
             except msgspec.DecodeError:
                 # What stands before a registry, and not the registry itself.
                 failure = f"HTTP {response.status_code} {response.text[:_SHOWN_CHARACTERS]}"
+                status = 0 if response.is_success else response.status_code
                 continue
             raise RegistryRefused(response.status_code, refused.error_code, refused.message)
-        raise RegistryUnreachable(f"the schema registry at {self._shown_urls()} cannot be reached: {failure}")
+        sentence = f"the schema registry at {self._shown_urls()} cannot be reached: {failure}"
+        raise RegistryUnreachable(sentence, failure, status)
 
 
 class RegistryClient(_Client):

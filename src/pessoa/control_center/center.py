@@ -52,7 +52,7 @@ from pessoa.control_center.offset_reset import BadReset, ResetRow, plan_reset, w
 from pessoa.control_center.oidc_login import OidcLogin, Provider
 from pessoa.control_center.own_serdes import SerdeFailed
 from pessoa.control_center.replica_plan import BadReplication, plan_replicas
-from pessoa.control_center.service_links import ServiceLink, Services
+from pessoa.control_center.service_links import RegistryLink, ServiceLink, Services
 from pessoa.control_center.stored_state import StateFile
 from pessoa.control_center.texts import Text
 from pessoa.control_center.topic_analysis import AnalysisScan
@@ -117,7 +117,7 @@ class Center:
         return f"<Center of {self.link!r}>"
 
     def of_cluster(self, name: str | None) -> Center:
-        """The centre of a cluster; this one without a name. 404 for a name that there is not."""
+        """Return the centre of a cluster; this one without a name. 404 for an unknown name."""
         if not name:
             return self
         found = self.clusters.get(name)
@@ -127,7 +127,7 @@ class Center:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Samples of all clusters are taken while the block runs; at its end they are let go."""
+        """Sample all clusters while the block runs; close their clients at its end."""
         async with AsyncExitStack() as stack:
             stack.callback(self.audit.close)
             for one in self.clusters.values():
@@ -147,7 +147,7 @@ class Center:
             await asyncio.to_thread(self.link.close)
 
     async def _metrics_port(self, broker: int) -> int | None:
-        """Where one of our brokers serves /metrics; None for Apache's, and where it is not served."""
+        """Return the port on which one of our brokers serves /metrics; None for Apache's, or if it serves none."""
         resource = (ResourceType.BROKER, str(broker))
         try:
             found = await self.link.ask(lambda cluster: describe_configs(cluster, [resource]))
@@ -159,7 +159,7 @@ class Center:
     # What happens by itself.
 
     def look(self) -> None:
-        """A page is open: samples are taken often."""
+        """Note that a page is open, so that samples are taken often."""
         if time.monotonic() - self._looked_at_s > LOOK_S:
             self._woken.set()
         self._looked_at_s = time.monotonic()
@@ -250,7 +250,7 @@ class Center:
                          list(found.topology))  # fmt: skip
 
     async def messages(self, person: Person, query: MessageQuery) -> Scan:
-        """A scan that has begun."""
+        """Start a scan of a topic's messages, and return it."""
         self.limits.demand(person, "topic", query.topic)
         if not 1 <= query.limit <= MAX_LIMIT:
             raise HttpProblem(400, f"A limit is from 1 to {MAX_LIMIT}.")
@@ -260,7 +260,7 @@ class Center:
         return self._begin(lambda: Scan(query, ranges, self.link.consumer, self.decoder))
 
     def _begin(self, make: Callable[[], S]) -> S:
-        """Begin a scan. 429 while as many as there may be are running, of all clusters and users together."""
+        """Start a scan. 429 if the limit of running scans, over all clusters and users, is reached."""
         self._scans[:] = [one for one in self._scans if not one.progress.is_done]
         if len(self._scans) >= MAX_SCANS:
             raise HttpProblem(429, f"{MAX_SCANS} readings of topics are under way: stop one, or wait for its end.")
@@ -269,7 +269,7 @@ class Center:
         return scan
 
     async def analyse(self, person: Person, topic: str) -> AnalysisScan:
-        """A reading of the whole topic that has begun."""
+        """Start a scan that analyses the whole topic, and return it."""
         self.limits.demand(person, "topic", topic)
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
         query = MessageQuery(topic, "earliest")
@@ -296,7 +296,7 @@ class Center:
         return scan
 
     def demand_queries(self, person: Person) -> None:
-        """403 for a user from whom masks or limits hide something: a ksql query would show it."""
+        """Raise 403 for a user with masks or limits: a ksql query would show what they hide."""
         has_masks = bool(parse_masks(f"{self.config.masks}\n{self.state.stored.masks}"))
         if (has_masks and not person.may("admin")) or not self.limits.allow_all(person, "topic"):
             raise HttpProblem(
@@ -330,7 +330,7 @@ class Center:
         self, person: Person, role: str, action: str, target: str, change: Callable[[Cluster], T],
         on: tuple[str, str] | None = None,
     ) -> T:  # fmt: skip
-        """`on` is the resource whose limits count: its kind and its name."""
+        """Check role and limits, make and audit the change. `on` is the kind and the name of the limited resource."""
         try:
             demand(person, role)
             if on is not None:
@@ -381,7 +381,7 @@ class Center:
         )
 
     async def set_config(self, person: Person, kind: ResourceType, name: str, key: str, value: str | None) -> None:
-        """None takes a key back to its default."""
+        """Set a config; None resets the key to its default."""
         change = Change(key, value, Operation.SET if value is not None else Operation.DELETE)
         await self._change(
             person, "admin", "set configuration", f"{kind.name.lower()} {name}: {key}",
@@ -390,7 +390,7 @@ class Center:
         )  # fmt: skip
 
     async def empty_topic(self, person: Person, name: str) -> None:
-        """Delete all records up to now."""
+        """Delete all records up to the current log end offsets."""
         ends = (await self.watch.ends([name], age_s=0.0))[name]
         leaders = {one.partition: one.leader for one in (await self.watch.topic_info(name)).partitions}
 
@@ -419,7 +419,7 @@ class Center:
         await self._change(person, "admin", "empty topic", name, delete, ("topic", name))
 
     def encoded(self, text: str | None, serde: str = "") -> bytes | None:
-        """The bytes of what was typed, made by an own serde where one is named. 400 for what it does not take."""
+        """Return the bytes of the typed text, encoded by the named own serde if any. 400 if the serde refuses it."""
         if text is None or not serde:
             return None if text is None else text.encode()
         try:
@@ -440,7 +440,7 @@ class Center:
         return placed
 
     async def plan_reset(self, name: str, topic: str, way: str, amount: int | None) -> list[ResetRow]:
-        """What a reset would do. Raises an `HttpProblem`."""
+        """Return what a reset of the group's offsets would do. Raises an `HttpProblem`."""
         group = (await self.watch.groups(0.5)).get(name)
         committed = {} if group is None else group.offsets_of(topic)
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
@@ -507,7 +507,7 @@ class Center:
 
 
 async def cluster_rows(center: Center, t: Text) -> list[ClusterRow]:
-    """Every cluster; one that does not answer says so in its sentence."""
+    """Return a row for every cluster; that of one which does not answer says so."""
 
     async def ask(name: str, one: Center) -> ClusterRow:
         try:
@@ -529,7 +529,7 @@ def _directory(config: Config) -> LdapDirectory | None:
 
 
 def _authenticator(config: Config, directory: LdapDirectory | None) -> Authenticator | None:
-    """What lets users in: the users of a file, of Kafka or of a directory; bearers of tokens beside them."""
+    """Return the authenticator: users of a file, of Kafka or of a directory, and bearer tokens beside them."""
     if directory is None:
         return config.http.authenticator(config.bootstrap_servers, config.client)
     # The same bounds and memory as for logins that brokers try.
@@ -553,8 +553,10 @@ def _services(config: Config) -> Services:
     trust = tls_context(authority) if authority else True
     name, colon, password = config.registry_settings.get("basic.auth.user.info", "").partition(":")
     login = (name, password) if colon else None
+    # One authority for all services, the registry too.
+    store = {"schema.registry.ssl.truststore.location": authority} if authority else {}
     return Services(
-        ServiceLink("Schema Registry", config.registry_url, "/subjects", trust=trust, login=login),
+        RegistryLink(config.registry_url, {**config.registry_settings, **store}, trust=trust, login=login),
         ServiceLink("Connect", config.connect_url, "/", trust=trust, login=login),
         ServiceLink("ksql", config.ksql_url, "/info", trust=trust, login=login),
         ServiceLink("Pipelines", config.pipelines_url, "/task-slots", trust=trust, login=login),

@@ -15,7 +15,7 @@ import httpx
 
 from pessoa.client.cluster_client import Node
 from pessoa.control_center.sample_history import RateMeter
-from pessoa.control_center.service_links import trust_for
+from pessoa.web.trust import trust_for
 
 PAGE_S = 2.0
 _BYTES_IN = "kafka_server_brokertopicmetrics_bytesin_total"
@@ -112,7 +112,7 @@ def _parsed(urls: Sequence[str]) -> Iterable[tuple[int, str]]:
 
 
 def _total(page: str, name: str) -> float:
-    """The sample without labels, or the sum of all."""
+    """Return the sample without labels, or the sum of all samples."""
     found = 0.0
     for line in page.splitlines():
         if line.startswith(name):

@@ -3,44 +3,39 @@
 A service that is not configured, or does not answer, is no error of a page: `state` says what is wrong, and the page
 shows its parts greyed out with that sentence. A service's own refusal (`{"error_code", "message"}`) is passed on as it
 is.
+
+The schema registry is asked by its one client (`client/registry_client.py`); here stand what pages need beside it: the
+state of the registry as that of any service, and its failures as `HttpProblem`s in the words of all services.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 import msgspec
 
 from pessoa.base.json_value import JsonValue
+from pessoa.client.registry_client import AsyncRegistryClient, Question, RegistryRefused, RegistryUnreachable
 from pessoa.control_center.views import ServiceState
 from pessoa.web.problems import HttpProblem
+from pessoa.web.trust import trust_for
+
+T = TypeVar("T")
 
 STATE_S = 3.0
+CONNECT_TIMEOUT_S = 2.0
 TIMEOUT_S = 10.0
 _MAX_BYTES = 32 << 20
 
 
-@functools.cache
-def _public_trust() -> ssl.SSLContext:
-    return httpx.create_ssl_context()
-
-
-def trust_for(urls: Iterable[str], trust: ssl.SSLContext | bool = True) -> ssl.SSLContext | bool:
-    """What a client of these URLs verifies certificates by. Reading all authorities of the machine takes a tenth of a
-    second: not at all without TLS, and once for all services."""
-    if not any(url.lower().startswith("https:") for url in urls):
-        return False
-    return _public_trust() if trust is True else trust
-
-
-class ServiceLink:
-    """One service. `probe` is the path that says whether it is there."""
+class Service:
+    """One service, and whether it answers. `probe` is the path that says so."""
 
     def __init__(
         self, name: str, url: str, probe: str, *, trust: ssl.SSLContext | bool = True,
@@ -59,13 +54,13 @@ class ServiceLink:
         self._state_at_s = float("-inf")
 
     def __repr__(self) -> str:
-        return f"<ServiceLink {self.name} at {self.url or 'nowhere'}>"
+        return f"<{type(self).__name__} {self.name} at {self.url or 'nowhere'}>"
 
     def _client(self) -> httpx.AsyncClient:
         if self._http is None:
             # A proxy of the environment is for the world outside.
             self._http = httpx.AsyncClient(
-                timeout=httpx.Timeout(TIMEOUT_S, connect=2.0), trust_env=False, auth=self._login,
+                timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S), trust_env=False, auth=self._login,
                 verify=trust_for([self.url], self._trust),
             )  # fmt: skip
         return self._http
@@ -88,25 +83,41 @@ class ServiceLink:
             return ServiceState(self.name, self.url, False, f"{self.name} answers {answer.status_code}.")
         return ServiceState(self.name, self.url, True)
 
-    async def ask(
-        self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> JsonValue:  # fmt: skip
-        """The decoded answer. Raises an `HttpProblem`: 503 where the service is away, or its own refusal."""
+    def _demand_url(self) -> None:
         if not self.url:
             raise HttpProblem(503, f"{self.name} is not configured here.", 50301)
+
+    def _silence(self, reason: str) -> HttpProblem:
+        self._state_at_s = float("-inf")
+        return HttpProblem(503, f"{self.name} at {self.url} does not answer: {reason}", 50302)
+
+    def _refusal(self, status: int, message: str = "", code: int = 0) -> HttpProblem:
+        told = message or f"{self.name} answered {status}."
+        return HttpProblem(status if status < 500 else 502, told, code or status)
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+
+
+class ServiceLink(Service):
+    """A service that is asked by method and path."""
+
+    async def ask(
+        self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
+    ) -> JsonValue:
+        """The decoded answer. Raises an `HttpProblem`: 503 where the service is away, or its own refusal."""
+        self._demand_url()
         try:
             answer = await self._client().request(
-                method, self.url + path, params=query,
+                method, self.url + path,
                 content=None if body is None else msgspec.json.encode(body),
                 headers={"Content-Type": content_type, "Accept": "application/json, */*"},
             )  # fmt: skip
         except httpx.HTTPError as failure:
-            self._state_at_s = float("-inf")
-            reason = str(failure) or type(failure).__name__
-            raise HttpProblem(503, f"{self.name} at {self.url} does not answer: {reason}", 50302) from None
+            raise self._silence(str(failure) or type(failure).__name__) from None
         if not answer.is_success:
-            raise _refusal(self.name, answer)
+            raise self._refusal(answer.status_code, *_told(answer))
         if not answer.content.strip() or len(answer.content) > _MAX_BYTES:
             return None
         try:
@@ -117,25 +128,52 @@ class ServiceLink:
 
     async def stream_lines(self, path: str, body: object) -> AsyncIterator[str]:
         """The lines of a streamed answer, as they come."""
-        if not self.url:
-            raise HttpProblem(503, f"{self.name} is not configured here.", 50301)
+        self._demand_url()
         try:
             async with self._client().stream(
                 "POST", self.url + path, content=msgspec.json.encode(body),
                 headers={"Content-Type": "application/vnd.ksql.v1+json", "Accept": "application/vnd.ksql.v1+json"},
-                timeout=httpx.Timeout(None, connect=2.0),
+                timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S),
             ) as answer:  # fmt: skip
                 if not answer.is_success:
                     await answer.aread()
-                    raise _refusal(self.name, answer)
+                    raise self._refusal(answer.status_code, *_told(answer))
                 async for line in answer.aiter_lines():
                     yield line
         except httpx.HTTPError as failure:
             raise HttpProblem(503, f"{self.name} ended the answer: {failure}", 50302) from None
 
+
+class RegistryLink(Service):
+    """The schema registry, which is asked the questions of `client/registry_client.py`."""
+
+    def __init__(
+        self, url: str, settings: Mapping[str, str], *, trust: ssl.SSLContext | bool = True,
+        login: tuple[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("Schema Registry", url, "/subjects", trust=trust, login=login)
+        # A page waits no longer for the registry than for any service, unless the settings say otherwise.
+        timeouts = {
+            "http.connect.timeout.ms": f"{CONNECT_TIMEOUT_S * 1000:.0f}",
+            "http.read.timeout.ms": f"{TIMEOUT_S * 1000:.0f}",
+        }
+        self._registry = AsyncRegistryClient({**timeouts, **settings, "schema.registry.url": url})
+
+    async def ask(self, question: Question[T]) -> T:
+        """What the registry says. Raises an `HttpProblem`: 503 where it is away, or its own refusal."""
+        self._demand_url()
+        try:
+            return await self._registry.ask(question)
+        except RegistryRefused as refused:
+            raise self._refusal(refused.status, str(refused), refused.code) from None
+        except RegistryUnreachable as failure:
+            if failure.status:
+                raise self._refusal(failure.status) from None
+            raise self._silence(failure.reason) from None
+
     async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
+        await super().close()
+        await self._registry.aclose()
 
 
 def _login_of(userinfo: str) -> tuple[str, str]:
@@ -143,17 +181,16 @@ def _login_of(userinfo: str) -> tuple[str, str]:
     return unquote(name), unquote(password)
 
 
-def _refusal(name: str, answer: httpx.Response) -> HttpProblem:
-    message = f"{name} answered {answer.status_code}."
-    code = answer.status_code
+def _told(refusal: httpx.Response) -> tuple[str, int]:
+    """Message and code of a service's refusal, empty and 0 where it has none."""
     try:
-        body = msgspec.json.decode(answer.content)
+        body = msgspec.json.decode(refusal.content)
     except msgspec.DecodeError:
-        body = answer.text[:300]
-    if isinstance(body, dict):
-        message = str(body.get("message") or message)
-        code = body["error_code"] if isinstance(body.get("error_code"), int) else code
-    return HttpProblem(answer.status_code if answer.status_code < 500 else 502, message, code)
+        return "", 0
+    if not isinstance(body, dict):
+        return "", 0
+    code = body.get("error_code")
+    return str(body.get("message") or ""), code if isinstance(code, int) else 0
 
 
 def segment(text: str) -> str:
@@ -164,7 +201,7 @@ def segment(text: str) -> str:
 class Services:
     """The four services, by their names."""
 
-    def __init__(self, registry: ServiceLink, connect: ServiceLink, ksql: ServiceLink, pipelines: ServiceLink) -> None:
+    def __init__(self, registry: RegistryLink, connect: ServiceLink, ksql: ServiceLink, pipelines: ServiceLink) -> None:
         self.registry = registry
         self.connect = connect
         self.ksql = ksql
@@ -174,7 +211,7 @@ class Services:
         return list(await asyncio.gather(*(one.state() for one in self.all)))
 
     @property
-    def all(self) -> tuple[ServiceLink, ...]:
+    def all(self) -> tuple[Service, ...]:
         return (self.registry, self.connect, self.ksql, self.pipelines)
 
     async def close(self) -> None:

@@ -20,6 +20,10 @@ from tests.support.topics import fill, make_topic
 
 SINK = {"connector.class": "FileStreamSink", "topics": "orders", "file": "/tmp/never", "tasks.max": "1",
         "errors.deadletterqueue.topic.name": "refused", "errors.tolerance": "all"}  # fmt: skip
+SCHEMAS = (
+    '{"type": "record", "name": "Order", "fields": []}',
+    '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int", "default": 0}]}',
+)
 # A page, and what stands on it.
 PAGES = {
     "/": ("Everything is well", "ksql", "other"),
@@ -33,14 +37,17 @@ PAGES = {
     "/topics/orders?tab=messages": ("hello",),
     "/topics/orders?tab=messages&value=cbor": ("This is not CBOR",),
     "/topics/orders?tab=config": ("retention.ms",),
-    "/topics/orders?tab=schema": ("orders",),
+    "/topics/orders?tab=schema": ("orders-value", "version 2, id 2", "amount", "No schema is registered for it."),
     "/topics/orders?tab=groups": ("orders",),
     "/topics/orders?tab=analysis": ("Analyse",),
     "/topics/orders?tab=access": ("orders",),
     "/topics/nowhere": ("There is no topic nowhere.",),
     "/consumers": ("connect-cluster",),
     "/consumers/connect-cluster": ("Members",),
-    "/schemas": ("Compatibility",),
+    "/schemas": ("Compatibility of subjects without their own:", "BACKWARD", "orders-value", "AVRO"),
+    "/schemas/orders-value": ("id 2", "FULL", "compare with 1", "amount"),
+    "/schemas/orders-value?version=2&against=1": ("From version 1 to 2",),
+    "/schemas/nowhere-value": ("not found",),
     "/connect": ("archive", "RUNNING"),
     "/connect/archive": ("RUNNING", "Dead letters", "refused", "never"),
     "/connect/nowhere": ("nowhere",),
@@ -75,6 +82,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ksql.run("CREATE STREAM sales (amount INT) WITH (kafka_topic='sales', value_format='JSON', partitions=1);")
         connect.post("/connectors", json={"name": "archive", "config": SINK}).raise_for_status()
         wait_for_states(connect, "archive", "RUNNING", "RUNNING")
+        for text in SCHEMAS:
+            versions = f"{registry.url}/subjects/orders-value/versions"
+            httpx.post(versions, json={"schema": text}, timeout=30).raise_for_status()
+        level = {"compatibility": "FULL"}
+        httpx.put(f"{registry.url}/config/orders-value", json=level, timeout=30).raise_for_status()
         center = ControlCenter(
             broker.bootstrap_servers, registry.url, f"pessoa.control.center.home={home}",
             f"confluent.controlcenter.kafka.other.bootstrap.servers={other.bootstrap_servers}",

@@ -22,11 +22,17 @@ from pessoa.client.registry_client import (
     RegistryRefused,
     RegistryUnreachable,
     T,
+    Verdict,
     by_id,
     by_version,
+    check_compatibility,
+    compatibility_level,
     look_up,
     register,
     resolved,
+    set_compatibility_level,
+    subjects,
+    versions,
 )
 from pessoa.web.asgi_app import App, json_response, make_app
 from pessoa.web.problems import HttpProblem
@@ -42,18 +48,27 @@ class ScriptedRegistry:
     def __init__(self) -> None:
         self.answers: dict[str, object] = {}
         self.asked: list[str] = []
+        self.bodies: list[bytes] = []
         self.authorizations: list[str | None] = []
         self.url = ""
 
     async def make(self) -> App:
-        paths = ("/schemas/ids/{id}", "/subjects/{subject}/versions/{version}")
-        rows = [Endpoint("GET", path, self._answer) for path in paths]
-        rows += [Endpoint("POST", f"/subjects/{{subject}}{tail}", self._answer) for tail in ("", "/versions")]
+        subject = "/subjects/{subject}"
+        paths = {
+            "GET": ("/schemas/ids/{id}", "/subjects", f"{subject}/versions", f"{subject}/versions/{{version}}",
+                    "/config", "/config/{subject}"),
+            "POST": (subject, f"{subject}/versions", f"/compatibility{subject}/versions/{{version}}"),
+            "PUT": ("/config/{subject}",),
+        }  # fmt: skip
+        rows = [Endpoint(method, path, self._answer) for method in paths for path in paths[method]]
         return make_app("registry", rows, consumes=(registry_client.MEDIA_TYPE,))
 
     async def _answer(self, request: Request) -> Response:
         line = f"{request.method} {request.scope['raw_path'].decode()}"
+        if request.url.query:
+            line += f"?{request.url.query}"
         self.asked.append(line)
+        self.bodies.append(await request.body())
         self.authorizations.append(request.headers.get("authorization"))
         answer = self.answers.get(line)
         if answer is None:
@@ -104,6 +119,50 @@ def test_a_schema_that_refers_to_others_comes_with_their_texts_in_order(
     assert found == (7, "PROTOBUF", "whole", {"base": "the base", "part": "the part"})
     assert isinstance(found, tuple)
     assert list(found[3]) == ["base", "part"], "what is needed stands before what needs it"
+
+
+@both
+@pytest.mark.parametrize(
+    ("question", "line", "answer", "found"),
+    [
+        (subjects, "GET /subjects", ["a", "b/1"], ["a", "b/1"]),
+        (lambda: versions("b/1"), "GET /subjects/b%2F1/versions", [1, 3], [1, 3]),
+        (compatibility_level, "GET /config", {"compatibilityLevel": "FULL"}, "FULL"),
+        (lambda: compatibility_level("b/1"), "GET /config/b%2F1?defaultToGlobal=true", {"compatibilityLevel": "NONE"},
+         "NONE"),
+    ],
+)  # fmt: skip
+def test_subjects_versions_and_levels_are_read(
+    registry: ScriptedRegistry, ask: Callable[..., object], question: Callable[[], Question[object]], line: str,
+    answer: object, found: object,
+) -> None:  # fmt: skip
+    registry.answers = {line: answer}
+    assert ask({"url": registry.url}, question) == found
+    assert registry.asked == [line]
+
+
+@both
+def test_a_level_is_set_for_one_subject(registry: ScriptedRegistry, ask: Callable[..., object]) -> None:
+    registry.answers = {"PUT /config/b%2F1": {"compatibility": "FULL"}}
+    ask({"url": registry.url}, lambda: set_compatibility_level("b/1", "FULL"))
+    assert registry.bodies == [b'{"compatibility":"FULL"}']
+
+
+@both
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ({"is_compatible": True}, Verdict(True)),
+        ({"is_compatible": False, "messages": ["why", "not"]}, Verdict(False, ("why", "not"))),
+    ],
+)
+def test_a_check_of_compatibility_says_why_not(
+    registry: ScriptedRegistry, ask: Callable[..., object], answer: object, verdict: Verdict
+) -> None:
+    registry.answers = {"POST /compatibility/subjects/b%2F1/versions/latest?verbose=true": answer}
+    schema = RegisteredSchema("text", schema_type="JSON")
+    assert ask({"url": registry.url}, lambda: check_compatibility("b/1", schema)) == verdict
+    assert registry.bodies == [b'{"schema":"text","schemaType":"JSON"}']
 
 
 @both

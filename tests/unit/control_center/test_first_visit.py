@@ -7,9 +7,9 @@ import ssl
 from pathlib import Path
 
 import pessoa.control_center
-from pessoa.control_center import service_links
 from pessoa.control_center.center_app import PAGE_ELEMENTS
-from pessoa.control_center.service_links import trust_for
+from pessoa.web import trust
+from pessoa.web.trust import trust_for
 
 
 def test_every_element_that_a_page_uses_is_imported_at_the_start() -> None:
@@ -19,9 +19,9 @@ def test_every_element_that_a_page_uses_is_imported_at_the_start() -> None:
 
 
 def test_authorities_are_read_once_and_only_for_services_with_tls() -> None:
-    service_links._public_trust.cache_clear()
+    trust._public_trust.cache_clear()
     assert trust_for(["http://localhost:8083", ""]) is False
-    assert service_links._public_trust.cache_info().misses == 0
+    assert trust._public_trust.cache_info().misses == 0
     first = trust_for(["HTTPS://connect.example"])
     assert isinstance(first, ssl.SSLContext)
     assert first.verify_mode is ssl.CERT_REQUIRED

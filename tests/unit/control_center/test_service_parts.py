@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
+from pessoa.client.registry_client import subjects
 from pessoa.control_center.accounts import Person
 from pessoa.control_center.alerts import shown_rules
 from pessoa.control_center.broker_logs import TAIL_BYTES, log_path, read_tail
 from pessoa.control_center.connector_facts import password_keys, read_connectors, shown_config
 from pessoa.control_center.group_details import task_names, task_partitions
 from pessoa.control_center.ksql_catalogue import read_catalogue
-from pessoa.control_center.service_links import ServiceLink
+from pessoa.control_center.service_links import RegistryLink, ServiceLink
 from pessoa.control_center.stored_state import AlertRule
+from pessoa.web.asgi_app import App, make_app
 from pessoa.web.problems import HttpProblem
+from pessoa.web.routing import Endpoint
+from pessoa.web.serving import ThreadedServer
 from pessoa.wire.api.streams_group_describe import Subtopology, TaskIds, TopicInfo
 
 
@@ -162,6 +171,71 @@ def test_a_login_in_the_url_of_a_service_is_used_and_never_shown() -> None:
     assert "p%40ss" not in repr(link) + state.note
     assert link._login == ("ada", "p@ss")
     assert ServiceLink("ksql", "", "/").url == ""
+
+
+def problem_of(ask: Callable[[], Any]) -> tuple[int, int, str]:
+    with pytest.raises(HttpProblem) as raised:
+        asyncio.run(ask())
+    return raised.value.status, raised.value.code, raised.value.message
+
+
+def asks_of(url: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The same question to a schema registry at this address, by each kind of link."""
+
+    async def by_client() -> object:
+        link = RegistryLink(url, {})
+        try:
+            return await link.ask(subjects())
+        finally:
+            await link.close()
+
+    async def by_path() -> object:
+        link = ServiceLink("Schema Registry", url, "/subjects")
+        try:
+            return await link.ask("GET", "/subjects")
+        finally:
+            await link.close()
+
+    return by_client, by_path
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (404, b'{"error_code": 40401, "message": "Subject not found"}', (404, 40401, "Subject not found")),
+        (500, b'{"error_code": 50001, "message": "no store"}', (502, 50001, "no store")),
+        (401, b"{}", (401, 401, "Schema Registry answered 401.")),
+        (503, b"<html>Bad gateway</html>", (502, 503, "Schema Registry answered 503.")),
+        (403, b'["no"]', (403, 403, "Schema Registry answered 403.")),
+    ],
+)
+def test_the_registry_refuses_in_the_words_of_any_service(status: int, body: bytes, told: tuple[int, int, str]) -> None:
+    async def make() -> App:
+        async def refuse(_: Request) -> Response:
+            return Response(body, status)
+
+        return make_app("registry", [Endpoint("GET", "/subjects", refuse)])
+
+    with ThreadedServer(make) as server:
+        assert [problem_of(ask) for ask in asks_of(server.url)] == [told, told]
+
+
+def test_a_registry_that_is_away_or_not_configured_is_told_in_the_words_of_any_service() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as held:
+        url = f"http://127.0.0.1:{held.getsockname()[1]}"
+    by_client, by_path = (problem_of(ask) for ask in asks_of(url.replace("//", "//ada:secret@")))
+    assert by_client == by_path
+    assert by_client[:2] == (503, 50302)
+    assert by_client[2].startswith(f"Schema Registry at {url} does not answer: ")
+    told = (503, 50301, "Schema Registry is not configured here.")
+    assert [problem_of(ask) for ask in asks_of("")] == [told, told]
+
+
+def test_a_page_waits_for_the_registry_as_long_as_for_any_service_and_logs_in_as_the_settings_say() -> None:
+    link = RegistryLink("http://localhost:1", {"basic.auth.user.info": "ada:x", "schema.registry.url": "http://other"})
+    client = link._registry
+    assert client._timeout() == ServiceLink("Connect", "http://localhost:1", "/")._client().timeout
+    assert (client._auth(), client._urls) == (("ada", "x"), ["http://localhost:1"])
 
 
 def test_only_an_admin_sees_more_of_a_webhook_than_its_host() -> None:

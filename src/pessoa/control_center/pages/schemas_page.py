@@ -8,7 +8,8 @@ from urllib.parse import quote
 import msgspec
 from nicegui import ui
 
-from pessoa.base.json_value import JsonValue
+from pessoa.client import registry_client
+from pessoa.client.registry_client import RegisteredSchema
 from pessoa.control_center.accounts import demand
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages.frame import Visit, page
@@ -22,26 +23,21 @@ _SHOWN = 300
 def register(center: Center) -> None:
     @page(center, "/schemas", "schemas", "Schemas")
     async def schemas(visit: Visit) -> None:
-        t = visit.t
-        state = await visit.center.services.registry.state()
+        t, registry = visit.t, visit.center.services.registry
+        state = await registry.state()
         if not state.is_up:
             visit.html(notice(state.note))
             return
         with ui.element("div").classes("actions"):
             visit.button(t("Register a schema"), lambda: _open_registering(visit, ""))
-        found = await visit.center.services.registry.ask("GET", "/subjects")
-        subjects = sorted(map(str, found)) if isinstance(found, list) else []
-        level = await visit.center.services.registry.ask("GET", "/config")
+        subjects = sorted(await registry.ask(registry_client.subjects()))
+        level = await registry.ask(registry_client.compatibility_level())
         rows: list[list[Cell]] = []
         for subject in subjects[:_SHOWN]:
-            latest = await visit.center.services.registry.ask("GET", f"{_path(subject)}/versions/latest")
-            assert isinstance(latest, dict)
-            rows.append([link(subject, f"/schemas/{quote(subject, safe='')}"), str(latest.get("schemaType", "AVRO")),
-                         str(latest.get("version")), str(latest.get("id"))])  # fmt: skip
-        if isinstance(level, dict):
-            words = tag("p", t("Compatibility of subjects without their own:"), " ",
-                        badge(str(level.get("compatibilityLevel")), "accent"))  # fmt: skip
-            visit.html(words)
+            latest = await registry.ask(registry_client.by_version(subject))
+            rows.append([link(subject, f"/schemas/{quote(subject, safe='')}"), latest.schema_type,
+                         str(latest.version), str(latest.id)])  # fmt: skip
+        visit.html(tag("p", t("Compatibility of subjects without their own:"), " ", badge(level, "accent")))
         heads = [t("Subject"), t("Type"), t("Version"), t("Id")]
         visit.html(card("", table(heads, rows, empty=t("No schema is registered."), numbers=(2, 3))))
 
@@ -50,18 +46,13 @@ def register(center: Center) -> None:
         await _draw_subject(visit, subject)
 
 
-def _path(subject: str) -> str:
-    return f"/subjects/{quote(subject, safe='')}"
-
-
 async def _draw_subject(visit: Visit, subject: str) -> None:
     t, registry = visit.t, visit.center.services.registry
-    found = await registry.ask("GET", f"{_path(subject)}/versions")
-    versions = [int(str(one)) for one in found] if isinstance(found, list) else []
+    versions = await registry.ask(registry_client.versions(subject))
     chosen = visit.number("version", versions[-1])
     other = visit.number("against", 0)
-    schema = await _version(visit, subject, chosen)
-    level = await registry.ask("GET", f"/config/{quote(subject, safe='')}", query={"defaultToGlobal": "true"})
+    schema = await registry.ask(registry_client.by_version(subject, chosen))
+    level = await registry.ask(registry_client.compatibility_level(subject))
     links = [
         tag("a", t("version {n}", n=one), href=visit.here(version=one, against=None),
             cls="on" if one == chosen else None)
@@ -70,37 +61,29 @@ async def _draw_subject(visit: Visit, subject: str) -> None:
     visit.html(tag("nav", *links, cls="tabs", aria_label=t("Versions")))
     facts = tag(
         "p",
-        badge(str(schema.get("schemaType", "AVRO")), "accent"),
+        badge(schema.schema_type, "accent"),
         " ",
-        t("id {n}", n=schema.get("id")),
+        t("id {n}", n=schema.id),
         " · ",
         t("compatibility"),
         " ",
-        badge(str(level.get("compatibilityLevel") if isinstance(level, dict) else "?")),
+        badge(level),
     )
     with ui.element("div").classes("spread"):
         visit.html(facts)
         with ui.element("div").classes("actions"):
-            visit.button(t("New version"), lambda: _open_registering(visit, subject, pretty(str(schema["schema"]))))
+            visit.button(t("New version"), lambda: _open_registering(visit, subject, pretty(schema.schema)))
             visit.button(t("Compatibility"), lambda: _open_level(visit, subject), "admin", primary=False)
-    references = schema.get("references")
-    if isinstance(references, list) and references:
-        named = [str(one.get("name")) for one in references if isinstance(one, dict)]
-        visit.html(notice(t("It refers to: {names}", names=", ".join(named))))
+    if schema.references:
+        visit.html(notice(t("It refers to: {names}", names=", ".join(one.name for one in schema.references))))
     compare = [link(t("compare with {n}", n=one), visit.here(version=chosen, against=one))
                for one in versions if one != chosen][-5:]  # fmt: skip
     if other and other != chosen:
-        before = await _version(visit, subject, other)
+        before = await registry.ask(registry_client.by_version(subject, other))
         visit.html(card(t("From version {n} to {m}", n=other, m=chosen),
-                        diff(pretty(str(before["schema"])), pretty(str(schema["schema"])))))  # fmt: skip
+                        diff(pretty(before.schema), pretty(schema.schema))))  # fmt: skip
     visit.html(card(t("Schema"), tag("p", *(part for one in compare for part in (one, " "))),
-                    tag("pre", pretty(str(schema["schema"])))))  # fmt: skip
-
-
-async def _version(visit: Visit, subject: str, version: int) -> dict[str, JsonValue]:
-    found = await visit.center.services.registry.ask("GET", f"{_path(subject)}/versions/{version}")
-    assert isinstance(found, dict)
-    return found
+                    tag("pre", pretty(schema.schema))))  # fmt: skip
 
 
 def pretty(text: str) -> str:
@@ -130,8 +113,8 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
         schema = ui.textarea(t("Schema"), value=text).props("outlined rows=14").classes("mono").style("width:100%")
         told = visit.html()
 
-        def body() -> dict[str, str]:
-            return {"schema": schema.value or "", "schemaType": str(kind.value)}
+        def typed() -> RegisteredSchema:
+            return RegisteredSchema(schema.value or "", schema_type=str(kind.value))
 
         def subject_name() -> str:
             found = (name.value or "").strip()
@@ -140,17 +123,15 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
             return found
 
         async def check() -> None:
-            path = f"/compatibility{_path(subject_name())}/versions/latest"
+            question = registry_client.check_compatibility(subject_name(), typed())
             try:
-                found = await registry.ask("POST", path, body(), query={"verbose": "true"})
+                verdict = await registry.ask(question)
             except HttpProblem as problem:
                 told.set_content(str(notice(problem.message, "bad")))
                 return
-            fits = isinstance(found, dict) and found.get("is_compatible")
-            reasons = found.get("messages") if isinstance(found, dict) else None
+            fits = verdict.is_compatible
             words = t("It is compatible.") if fits else t("It is not compatible.")
-            more = "; ".join(map(str, reasons)) if isinstance(reasons, list) else ""
-            told.set_content(str(notice(f"{words} {more}", "good" if fits else "bad")))
+            told.set_content(str(notice(f"{words} {'; '.join(verdict.messages)}", "good" if fits else "bad")))
 
         async def register_it() -> None:
             named = subject_name()
@@ -158,7 +139,7 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
             async def send() -> None:
                 demand(visit.person, "editor")
                 visit.center.limits.demand(visit.person, "subject", named)
-                await registry.ask("POST", f"{_path(named)}/versions", body())
+                await registry.ask(registry_client.register(named, typed()))
 
             if await visit.attempt(send(), t("The schema is registered.")):
                 visit.center.audit.note(visit.person.name, "register schema", named)
@@ -172,7 +153,7 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
 
 
 def _open_level(visit: Visit, subject: str) -> None:
-    t = visit.t
+    t, registry = visit.t, visit.center.services.registry
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
         visit.html(tag("h2", t("Compatibility")))
         level = ui.select(list(LEVELS), value="BACKWARD").props("outlined").style("width:100%")
@@ -181,8 +162,7 @@ def _open_level(visit: Visit, subject: str) -> None:
             async def send() -> None:
                 demand(visit.person, "admin")
                 visit.center.limits.demand(visit.person, "subject", subject)
-                path = f"/config/{quote(subject, safe='')}"
-                await visit.center.services.registry.ask("PUT", path, {"compatibility": level.value})
+                await registry.ask(registry_client.set_compatibility_level(subject, str(level.value)))
 
             if await visit.attempt(send(), t("Done.")):
                 visit.center.audit.note(visit.person.name, "set compatibility", f"{subject}: {level.value}")

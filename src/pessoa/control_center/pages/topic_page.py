@@ -7,6 +7,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from pessoa.client.config_admin import ResourceType
+from pessoa.client.registry_client import by_version
 from pessoa.control_center.center import Center
 from pessoa.control_center.pages import topic_analysis_view, topic_copy_view, topic_messages
 from pessoa.control_center.pages.config_rows_view import draw_configs
@@ -93,7 +94,7 @@ async def _overview(visit: Visit, topic: str) -> None:
 
 
 def draw_partition(visit: Visit, one: PartitionView) -> Html:
-    """The partition as the notes draw it: a row of offsets, the next one open; the leader among its replicas."""
+    """Draw the partition as a row of offset cells with the next one open, and the leader among its replicas."""
     t = visit.t
     reps = [
         tag("span", f"{t('broker')} {broker}{' [L]' if broker == one.leader else ''}",
@@ -117,7 +118,7 @@ def draw_partition(visit: Visit, one: PartitionView) -> Html:
 
 
 def _cells(offsets: list[int | None]) -> list[Cell]:
-    """A cell of each offset, dots for None. A phone has room for the first and the last three."""
+    """Return a cell for each offset, dots for None. A phone shows the first and the last three."""
     found: list[Cell] = []
     for number, at in enumerate(offsets):
         is_middle = 0 < number < len(offsets) - 3
@@ -219,19 +220,16 @@ async def _schemas(visit: Visit, topic: str) -> Html:
     for part in ("value", "key"):
         subject = f"{topic}-{part}"
         try:
-            found = await visit.center.services.registry.ask(
-                "GET", f"/subjects/{quote(subject, safe='')}/versions/latest"
-            )
+            found = await visit.center.services.registry.ask(by_version(subject))
         except HttpProblem as problem:
             told = t("No schema is registered for it.") if problem.status == 404 else problem.message
             cards.append(card(t(part), tag("p", told, cls="empty")))
             continue
-        assert isinstance(found, dict)
         from pessoa.control_center.pages.schemas_page import pretty
 
         head = link(subject, f"/schemas/{quote(subject, safe='')}")
-        version = t("version {n}, id {m}", n=found.get("version"), m=found.get("id"))
-        cards.append(card(t(part), tag("p", head, " · ", version), tag("pre", pretty(str(found.get("schema", ""))))))
+        version = t("version {n}, id {m}", n=found.version, m=found.id)
+        cards.append(card(t(part), tag("p", head, " · ", version), tag("pre", pretty(found.schema))))
     return tag("div", *cards)
 
 
