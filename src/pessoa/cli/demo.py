@@ -47,6 +47,7 @@ def demo(servers: str | None, config: Path | None, rate: float, events: int | No
 
     from pessoa.cli.tool_run import require_answer
     from pessoa.client.client_errors import KafkaFailure
+    from pessoa.client.topic_creation import TopicUnavailable
     from pessoa.platform.shop import stock
 
     java = _java_settings(servers, config)
@@ -62,7 +63,7 @@ def demo(servers: str | None, config: Path | None, rate: float, events: int | No
             _send(producer, event, failures)
         counts = _trade(producer, client, rate, events, seed, failures)
         producer.flush(TIMEOUT_S)
-    except KafkaFailure as problem:
+    except (KafkaFailure, TopicUnavailable) as problem:
         raise click.ClickException(f"{bootstrap_server}: {problem}") from None
     except KafkaException as problem:
         raise click.ClickException(f"{bootstrap_server}: {problem.args[0].str()}") from None
@@ -95,22 +96,17 @@ def _client_settings(java: Mapping[str, str]) -> dict[str, str | int | float | b
 
 def _make_topics(client: Mapping[str, str | int | float | bool]) -> list[str]:
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
 
+    from pessoa.client.topic_creation import TopicSpec, ensure_topic
     from pessoa.platform.shop import PARTITIONS, TOPICS
 
     admin = AdminClient(dict(client))
     cluster = admin.list_topics(timeout=10)
     replicas = min(3, len(cluster.brokers))
-    missing = [
-        NewTopic(name, PARTITIONS, replicas, config=settings)
-        for name, settings in TOPICS.items()
-        if name not in cluster.topics
-    ]
-    if missing:
-        for future in admin.create_topics(missing).values():
-            future.result(TIMEOUT_S)
-    return [topic.topic for topic in missing]
+    missing = [name for name in TOPICS if name not in cluster.topics]
+    for name in missing:
+        ensure_topic(admin, TopicSpec(name, PARTITIONS, replicas, TOPICS[name]), TIMEOUT_S)
+    return missing
 
 
 def _trade(

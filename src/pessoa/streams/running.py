@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
 
+from pessoa.client.topic_creation import TopicSpec, TopicUnavailable, ensure_topic
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.launching import client_settings
 from pessoa.pipelines.plan import (
@@ -68,7 +69,7 @@ def home_of(app: App) -> Path:
 
 
 def forget(app: App) -> None:
-    """Delete what the app's queries remember: they will start anew, at the beginning of their topics."""
+    """Delete the checkpoints of the app's queries: they restart from the beginning of their topics."""
     shutil.rmtree(home_of(app), ignore_errors=True)
 
 
@@ -115,7 +116,7 @@ class Running:
         return self._engine.queries()
 
     def report(self) -> str:
-        """What runs, and how fast it can."""
+        """Return a line for each query: its topic and its mode, with the reason if that is micro-batch."""
         lines = []
         for query in self.status():
             stage = self._stages[query.id]
@@ -124,7 +125,7 @@ class Running:
         return "\n".join(lines)
 
     def wait(self) -> None:
-        """Until `stop` is called or Ctrl-C is pressed. Raises PipelineFailed if a query gives up."""
+        """Wait until `stop` is called or Ctrl-C is pressed. Raises PipelineFailed if a query gives up."""
         backlog = Backlog()
         try:
             while not self._stopped.wait(LOOK_INTERVAL_S):
@@ -173,8 +174,9 @@ class Running:
                 f"the topic {missing[0]} does not exist: create it with kafka-topics --create --topic {missing[0]}"
             )
         letters = {app.errors.topic} if app.errors.topic else set()
-        _create(admin, app.changelogs - existing, {"cleanup.policy": "compact"})
-        _create(admin, (written | letters) - app.changelogs - existing)
+        for topic in sorted((written | letters | app.changelogs) - existing):
+            # As many partitions and replicas as the cluster gives a new topic.
+            _ensure(admin, TopicSpec(topic, config={"cleanup.policy": "compact"} if topic in app.changelogs else {}))
         unknown = {
             node.topic
             for plan in app.plans
@@ -222,7 +224,7 @@ class Running:
         parts = self._app.queries_of(sink, self._types)
         for part in parts:
             if part.is_internal:
-                _create(self._admin(), {part.topic}, partitions=part.partitions)
+                _ensure(self._admin(), TopicSpec(part.topic, part.partitions))
         for part in parts:
             self._say(f"Starting {part.query}")
             self._stages[part.query] = part
@@ -238,12 +240,12 @@ class Running:
             )
 
     def _plan(self, stage: Stage) -> Node:
-        """The plan, in batches that end now and then if it reads a long past: between two of them there is progress to
-        tell, and a crash repeats no more than one. Real-time mode has an end of its own."""
+        """Return the plan with a record limit for each batch if it reads a long backlog, so that progress is reported
+        between batches and a crash repeats one batch only. Real-time mode needs no limit."""
         return in_limited_batches(stage.plan) if self._app.why_slow(stage.plan) else stage.plan
 
     def _speed(self, stage: Stage) -> Speed | None:
-        """What the app wants, for the queries that can."""
+        """Return the speed that the app asks for, if the query can run at it."""
         return None if self._app.speed == "real-time" and why_not_real_time(stage.plan) else self._app.speed
 
     def _types(self, node: Node) -> Mapping[str, str]:
@@ -292,22 +294,8 @@ def _topics(admin: AdminClient, servers: str) -> set[str]:
         ) from None
 
 
-def _create(
-    admin: AdminClient, topics: set[str], config: Mapping[str, str] | None = None, *, partitions: int = -1
-) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.cimpl import NewTopic
-
-    if not topics:
-        return
-    # -1: as many partitions and replicas as the cluster gives a new topic.
-    wanted = [
-        NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
-        for topic in sorted(topics)
-    ]
-    for topic, created in admin.create_topics(wanted, operation_timeout=ADMIN_TIMEOUT_S).items():
-        try:
-            created.result()
-        except KafkaException as refused:
-            if refused.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise PlanRefused(f"the topic {topic} cannot be created: {refused.args[0].str()}") from None
+def _ensure(admin: AdminClient, wanted: TopicSpec) -> None:
+    try:
+        ensure_topic(admin, wanted, ADMIN_TIMEOUT_S)
+    except TopicUnavailable as refused:
+        raise PlanRefused(str(refused)) from None

@@ -74,13 +74,12 @@ def kafka_topic(kafka: Broker, request: pytest.FixtureRequest) -> str:
     from uuid import uuid4
 
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
+
+    from pessoa.client.topic_creation import TopicSpec, ensure_topic
 
     stem = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:200]
     name = f"{stem}-{uuid4().hex[:8]}"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
-        future.result()
+    ensure_topic(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), TopicSpec(name, 1, 1))
     return name
 
 
