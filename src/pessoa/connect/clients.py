@@ -46,7 +46,7 @@ class TopicMaker:
     def ensure(
         self, topic: str, *, partitions: int = -1, replicas: int = -1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic that does not exist; ConnectionError if that fails: the task is tried again."""
+        """Create the topic if it does not exist; ConnectionError if that fails, and the task is retried."""
         try:
             ensure_topic(self._admin, TopicSpec(topic, partitions, replicas, config or {}))
         except TopicUnavailable as missing:
@@ -54,7 +54,7 @@ class TopicMaker:
 
 
 class Outbox:
-    """A producer whose `flush` tells whether every record has arrived."""
+    """A producer whose `flush` raises if a record was not acknowledged."""
 
     def __init__(self, settings: ClientSettings) -> None:
         from confluent_kafka import Producer
@@ -83,7 +83,7 @@ class Outbox:
             self._failures.append(str(error))
 
     def flush(self) -> None:
-        """Wait until every record has arrived; ConnectionError if one has not."""
+        """Wait until every record is acknowledged; ConnectionError if one is not."""
         left = self._producer.flush(FLUSH_S)
         failures, self._failures = self._failures, []
         if left or failures:

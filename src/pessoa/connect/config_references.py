@@ -56,8 +56,8 @@ class References:
 
 
 def resolve_references(worker: Mapping[str, str], given: Mapping[str, str]) -> References:
-    """Look up what a configuration refers to. A reference that leads nowhere stays: the worker that runs the task may
-    have the value, and says it if it has not."""
+    """Replace the references of a configuration by their values. A reference without a value stays: the worker that
+    runs the task may have it, and reports it if not."""
     if not any("${" in text for text in given.values()):
         return References(given, dict(given), {})
     try:

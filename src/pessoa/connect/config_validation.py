@@ -170,7 +170,7 @@ def _plugin_class(
 
 
 def _errors_of(kind: type[Transform | Predicate], settings: Mapping[str, str]) -> list[str]:
-    """Return what the class itself says about settings that are right one by one."""
+    """Return the errors that the connector class reports for settings that are valid one by one."""
     try:
         kind(settings)
     except (ConfigProblem, DataFailure, ValueError) as wrong:

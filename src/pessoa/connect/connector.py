@@ -42,11 +42,11 @@ class RetriableFailure(Exception):
 
 
 class OffsetRefused(Exception):
-    """An offset that a request asks to set, and that this source could not go on from."""
+    """A request sets a source offset from which this source could not continue."""
 
 
 class Offsets:
-    """The offsets up to which a source had been read, by partition."""
+    """The source offsets up to which records were read, by source partition."""
 
     def __init__(self, known: Mapping[str, Offset] | None = None) -> None:
         self._known = dict(known or {})
@@ -64,7 +64,7 @@ class Offsets:
 
 
 def offset_number(offset: Offset, name: str, default: int = 0) -> int:
-    """Return a whole number of an offset, which may have been written by hand."""
+    """Return a whole number from a source offset, which a user may have written."""
     found = offset.get(name, default)
     if not isinstance(found, int | float | str):
         raise TypeError(f"the offset's {name} is no number: {found}")
@@ -91,7 +91,7 @@ class Connector(ABC):
 
     @classmethod
     def adapted(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the settings under the names of this table, where older or foreign names mean the same."""
+        """Return the settings under this table's key names; older or foreign names are translated."""
         return settings
 
     def stop(self) -> None:  # noqa: B027
@@ -105,12 +105,12 @@ class SourceConnector(Connector):
 
     @classmethod
     def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:  # noqa: ARG003
-        """Return the settings of each task, at most so many; one by default."""
+        """Return the settings of each task, at most `max_tasks` of them; one task by default."""
         return [settings]
 
     @classmethod
     def check_offset(cls, partition: Partition, offset: Offset) -> None:
-        """Raise OffsetRefused if the source could not go on from here."""
+        """Raise OffsetRefused if the source could not continue from this offset."""
 
     @classmethod
     def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:  # noqa: ARG003
@@ -132,11 +132,11 @@ class SourceConnector(Connector):
         return None
 
     def commit(self, offsets: Offsets) -> None:
-        """Take note that everything up to these offsets is written: what the source kept until now may go."""
+        """Note that all records up to these offsets are written: the source may drop what it kept for them."""
 
     @abstractmethod
     def poll(self) -> Iterable[Record]:
-        """Return the records that there are, without waiting for long."""
+        """Return the records that are available, without waiting for long."""
 
 
 class SinkConnector(Connector):
@@ -154,4 +154,4 @@ class SinkConnector(Connector):
 
     @abstractmethod
     def put(self, records: Sequence[Record]) -> None:
-        """Deliver all records, in order. They are of one partition of one topic, mostly."""
+        """Deliver all records, in order. Usually they are of one topic partition."""

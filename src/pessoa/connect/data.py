@@ -130,7 +130,7 @@ def struct(
 
 
 def with_facts(schema: Schema, name: object, version: object, doc: object, parameters: object) -> Schema:
-    """Return the schema with these facts, as a document in JSON has them; those of a wrong type are left out."""
+    """Return the schema with the name, version and so on of a JSON document; values of a wrong type are left out."""
     return replace(
         schema,
         name=name if isinstance(name, str) else None,

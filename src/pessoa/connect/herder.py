@@ -172,7 +172,7 @@ class Herder:
             self._erase_status(name)
 
     def _apply_target(self, name: str, settings: dict[str, str], target: str) -> None:
-        """Let a connector run with these settings, rest or stop."""
+        """Run, pause or stop a connector with these settings, as its target state says."""
         if target == STOPPED:
             self._apply_stopped(name)
             return
@@ -200,7 +200,7 @@ class Herder:
             self._write_status(name, STOPPED)
 
     def _run_of(self, name: str, settings: dict[str, str]) -> ConnectorRun:
-        """Return the run of a connector with these settings; one with other settings is stopped."""
+        """Return the run of a connector with these settings; a run with other settings is stopped first."""
         run = self._runs.get(name)
         if run is not None and run.settings == settings:
             return run

@@ -17,7 +17,7 @@ log = logging.getLogger("pessoa.connect")
 
 
 def make_leadership(config: WorkerConfig, changed: Callable[[bool], None]) -> GroupLeadership:
-    """Return the member of the workers' group; `changed` is called with whether this worker leads."""
+    """Return the worker's membership in the group; `changed` is called with True when this worker becomes leader."""
     timing = {
         "session.timeout.ms": config.settings.get("session.timeout.ms", "10000"),
         "heartbeat.interval.ms": config.settings.get("heartbeat.interval.ms", "3000"),

@@ -26,7 +26,7 @@ def query_offset_of(parts: Mapping[str, Offset], count: int = 0) -> QueryOffset:
 
 
 def parts_of(offset: QueryOffset) -> dict[str, Offset]:
-    """Return the source offsets in it, by partition as JSON."""
+    """Return the source offsets in a query offset, by source partition as JSON."""
     parts = offset["parts"]
     assert isinstance(parts, dict)
     return {name: offset for name, offset in parts.items() if isinstance(offset, dict)}
@@ -39,13 +39,13 @@ def count_of(offset: QueryOffset) -> int:
 
 
 def partition_of(record: Record) -> str:
-    """Return the partition of the source that a record is from, as JSON."""
+    """Return the source partition of a record, as JSON."""
     assert record.source_partition is not None
     return Offsets.name(record.source_partition)
 
 
 def advance(parts: dict[str, Offset], record: Record) -> None:
-    """Set the offset of the record's partition to the record's."""
+    """Set the offset of the record's source partition to the record's source offset."""
     if record.source_partition is not None and record.source_offset is not None:
         parts[partition_of(record)] = dict(record.source_offset)
 
@@ -55,7 +55,7 @@ def _path(worker: Mapping[str, str], connector: str, task: int) -> Path:
 
 
 def write_query_offset(worker: Mapping[str, str], connector: str, task: int, offset: QueryOffset) -> None:
-    """Replace the file of a task's offset, whole or not at all."""
+    """Replace the offset file of a task atomically."""
     path = _path(worker, connector, task)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")

@@ -31,7 +31,7 @@ MOST_BACKLOG_S = 600.0
 
 
 class Position(Enum):
-    """Where a record is, seen from the end of the batch."""
+    """Where a record lies relative to the end of the repeated batch."""
 
     WITHIN = "within"
     BEHIND = "behind"
@@ -57,7 +57,7 @@ class RepeatedBatch:
         return f"<RepeatedBatch, {self._left} records left, without {self.missing()}>"
 
     def is_complete(self) -> bool:
-        """Whether every partition has passed its end, or is there with enough records read."""
+        """Whether every source partition is past its end offset, or at it with enough records read."""
         if not self._end:
             return self._left <= 0
         return all(
@@ -73,19 +73,19 @@ class RepeatedBatch:
         )
 
     def _has_read_all_that_is_missing(self) -> bool:
-        """Whether the source says of each partition whose records are missing that it has no more of them."""
+        """Whether the source has no more records of any partition that lacks some."""
         missing = self.missing()
         return bool(missing) and all(self._source.has_read_all(json.loads(name)) for name in missing)
 
     def _has_untouched_partition(self) -> bool:
-        """Whether there is a partition that the batch had records of, and that none has come of this time."""
+        """Whether a partition of the batch has given no record this time."""
         return any(
             name not in self._passed and self._parts.get(name) == self._start.get(name) != offset
             for name, offset in self._end.items()
         )
 
     def missing(self) -> list[str]:
-        """Return the partitions of which not all records have come."""
+        """Return the source partitions of which records are still missing."""
         return [
             name for name, offset in self._end.items() if name not in self._passed and self._parts.get(name) != offset
         ]
@@ -97,7 +97,7 @@ class RepeatedBatch:
         self._patience -= 1
 
     def take(self, record: Record) -> Position:
-        """Count a record that was polled, and return where it is: one from behind the end is not the batch's."""
+        """Count a polled record and return its position; a record past the end does not belong to the batch."""
         position = self._position(record)
         if position is Position.BEHIND:
             self._passed.add(partition_of(record))

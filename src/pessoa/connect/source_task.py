@@ -119,7 +119,7 @@ class SourceTask:
         self._source = None
 
     def _note(self, offset: QueryOffset) -> None:
-        """Write the source's offsets to the offset topic, or to a standalone worker's file, and tell the source."""
+        """Write the source offsets to the offset topic (or a standalone worker's file), and tell the source."""
         self._write_down(offset)
         if self._source is not None:
             self._source.commit(Offsets(parts_of(offset)))
@@ -143,7 +143,7 @@ class SourceTask:
     # Polling.
 
     def _fill(self, parts: dict[str, Offset], rows: list[SourceRow]) -> int:
-        """Poll for one batch, and return the count of records that were polled."""
+        """Poll for one batch, and return the number of polled records."""
         deadline = time.monotonic() + BATCH_S
         count = 0
         while count < BATCH_RECORDS and time.monotonic() < deadline:

@@ -188,7 +188,7 @@ def make_default_engine(config: WorkerConfig) -> Engine:
 
 
 def _is_raised_by_python(error: str) -> bool:
-    """Whether Python code raised the error: then it shows a frame of that code. Spark's own errors show none."""
+    """Whether the error comes from Python code: its trace has a Python frame, Spark's own errors have none."""
     return 'File "' in error
 
 
@@ -197,7 +197,7 @@ def _is_known(engine: Engine, query_id: str) -> bool:
 
 
 def query_name(spec: TaskSpec) -> str:
-    """Return the id of the task's query, which the engine, the disk and Kafka take: a connector may have any name."""
+    """Return the query id of a task, valid for engine, disk and Kafka whatever the connector is called."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", spec.connector)[:60]
     if plain != spec.connector:
         plain += "-" + sha256(spec.connector.encode()).hexdigest()[:8]

@@ -39,7 +39,7 @@ class TableTask(SinkTask):
 
 
 def _batches(taken: list[tuple[Record, dict[str, ConnectValue]]], schema: pa.Schema, report: Any) -> Iterator[Any]:
-    """All rows at once, or one by one if there is one among them that does not fit."""
+    """Yield all rows at once, or one by one if one of them does not fit the columns."""
     import pyarrow as pa
 
     if not taken:

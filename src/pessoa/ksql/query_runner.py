@@ -57,7 +57,7 @@ class QueryRunner(Protocol):
         """Stop the query for good; `delete_state`: its checkpoint and internal topics go as well."""
 
     def status(self, query_id: str) -> RunnerStatus:
-        """Return how the query fares; of an id that is not known, ERROR."""
+        """Return the status of the query; ERROR for an unknown id."""
 
     def explain(self, plan: LogicalPlan) -> list[str]:
         """Return lines for EXPLAIN: which way the plan runs, why, and the engine's own plan."""

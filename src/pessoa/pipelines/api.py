@@ -54,7 +54,7 @@ class TaskSlotsAnswer(msgspec.Struct, frozen=True):
 
 
 class NewQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A specification as it comes in; the fields are those of QuerySpec."""
+    """The body of POST /queries; the fields are those of QuerySpec."""
 
     id: str
     start_function: str | None = None
@@ -71,7 +71,7 @@ class NewQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def pipelines_app(engine: Engine, tables: TableShelf | None = None) -> App:
-    """`tables` are those of the engine's process, if it has any; they are closed with the engine."""
+    """Return the app. `tables` are the materialised tables of this process, if any; they are closed with the engine."""
     api = Api(engine)
     shelf = tables or TableShelf(client_settings(engine.kafka), engine.home / "tables")
 
@@ -141,7 +141,7 @@ class Api:
 
 
 async def ask_engine(act: Callable[[], object]) -> None:
-    """Do in a thread what waits for Spark, and say in HTTP what became of it."""
+    """Call the engine in a thread, and turn its exceptions into HTTP problems."""
     from pyspark.errors import PySparkException
 
     from pessoa.pipelines.failures import plain

@@ -50,7 +50,7 @@ class ClassArchive:
         return f"<ClassArchive {self.path}, {'there' if self.path.exists() else 'not made'}>"
 
     def options(self, *, may_make: bool) -> list[str]:
-        """Java's options that use the archive, or that write the list for it if there is none and one may be made."""
+        """Return Java's options that use the archive, or that write the class list if an archive may be made."""
         wish = os.environ.get("PESSOA_CLASS_ARCHIVE", "")
         if wish == "off":
             return []
@@ -65,13 +65,13 @@ class ClassArchive:
         return [f"-XX:DumpLoadedClassList={self._list}"]
 
     def make_later(self) -> None:
-        """Make the archive if Java writes its list, while this process goes on."""
+        """Make the archive in the background, if Java is writing its class list."""
         if self._list.exists() and self._maker is None:
             self._maker = threading.Thread(target=self._make, name="pessoa-class-archive", daemon=True)
             self._maker.start()
 
     def stop(self) -> None:
-        """Do not make it any more; the next start begins anew."""
+        """Stop making the archive; the next start tries again."""
         self._is_over.set()
         if self._maker is not None:
             self._maker.join()
@@ -93,7 +93,7 @@ class ClassArchive:
             self._partial.unlink(missing_ok=True)
 
     def _dump(self) -> int:
-        """Java's exit code; another than 0 if it was stopped."""
+        """Run the dump and return Java's exit code; not 0 if it was stopped."""
         process = subprocess.Popen(
             [
                 *(sys.executable, "-S", "-E", str(Path(__file__).with_name("guardian.py"))),

@@ -44,7 +44,7 @@ class Named(NamedTuple):
 
 
 def quote_name(name: str) -> str:
-    """A name as it may stand in an expression."""
+    """Return a column name quoted for use in an expression."""
     return name if _PLAIN.match(name) else "`" + name.replace("`", "``") + "`"
 
 
@@ -127,7 +127,7 @@ def _type_or_text(each: object, name: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """At the commas that stand in no bracket, backtick or quote."""
+    """Return the parts of the text between the commas that are in no bracket, backtick or quote."""
     parts, depth, start, quote = [], 0, 0, ""
     for position, letter in enumerate(text):
         if quote:

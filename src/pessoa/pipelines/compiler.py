@@ -100,7 +100,7 @@ class Flow(NamedTuple):
 
     @property
     def carried(self) -> list[str]:
-        """The columns that every step keeps beside key and value."""
+        """The columns that every step keeps beside key and value columns."""
         origin = ORIGIN if self.shape.has_origin else ()
         return [ROWTIME, ROWDELETED, *origin, *((RAW, BAD) if self.carries_bad else ())]
 
@@ -240,7 +240,7 @@ class Compiler:
     def _decode_columns(
         self, format_: Format, alias: str, plain_name: str
     ) -> tuple[Mapping[str, str], str | None, Column | None]:
-        """SQL for the columns of a key or value, SQL for what is wrong with it, and the struct that both may ask."""
+        """Return SQL for the columns of a key or value, SQL for the decoding error, and the struct that both read."""
         from pyspark.sql import functions as F
 
         data = alias.removeprefix("__")
@@ -440,7 +440,7 @@ class Compiler:
     # Functions and bad records
 
     def _call_function(self, function: Function, below: Flow) -> Column:
-        """The column of (result, error) of a Python function; null in, null out."""
+        """Return the column of (result, error) of a Python function; null in, null out."""
         from pyspark.sql import functions as F
 
         called = find_function(function.name, self._functions)
@@ -456,7 +456,7 @@ class Compiler:
         return udf(F.when(F.expr(there), F.struct(*(F.col(sql_name(name)) for name in [*keys, *below.shape.values]))))
 
     def _route_bad_rows(self, flow: Flow, error: str | None, errors: Errors) -> Flow:
-        """A flow whose bad rows, those with something in the column `error`, went the way that was asked for."""
+        """Return the flow after its bad rows (`error` not null) were skipped, made dead letters or fail the query."""
         from pyspark.sql import functions as F
 
         frame = flow.frame
@@ -489,7 +489,7 @@ class Compiler:
         return flow._replace(frame=frame)
 
     def _split_off_bad_rows(self, flow: Flow) -> Flow:
-        """The flow without its bad rows, which become dead letters of their own."""
+        """Return the flow without its bad rows, which become dead letters in a flow of their own."""
         if not flow.carries_bad:
             return flow
         bad = flow.frame.filter(f"{BAD} IS NOT NULL")
@@ -508,7 +508,7 @@ def _is_struct_array(each: str | Function, with_key: bool) -> bool:
 
 
 def _dead_letter_column(column: str) -> Column:
-    """A column of the record that a bad row becomes."""
+    """Return a column of the dead letter that a bad row becomes."""
     from pyspark.sql import functions as F
 
     if column == "topic":
@@ -523,7 +523,7 @@ def _dead_letter_column(column: str) -> Column:
 
 
 def _record_of_row(flow: Flow) -> Column:
-    """For a row that is no record any more, behind an aggregate or join: its columns as JSON."""
+    """Return the columns of a row as JSON, for a bad row after an aggregate or join, which is no single record."""
     from pyspark.sql import functions as F
 
     def as_json(columns: tuple[str, ...]) -> str:

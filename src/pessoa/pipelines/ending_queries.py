@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class EndingQueries:
-    """`stop` is called under the engine's lock, the others with it or without."""
+    """The queries that are being stopped. `stop` needs the engine's lock, the other methods do not."""
 
     def __init__(self) -> None:
         self._threads: dict[str, threading.Thread] = {}

@@ -150,7 +150,7 @@ class Engine:
             )
 
     def _take_back(self, query: Query) -> None:
-        """Its author hears that it was not started. What it has done stays: a query of its name goes on from there."""
+        """Remove a query that failed to start; its checkpoint stays, and a query of the same name continues from it."""
         with self._mutex:
             if self._queries.get(query.spec.id) is query:
                 self._keeper.end(query)
@@ -240,7 +240,7 @@ class Engine:
                     query.is_leaving = False
 
     def release(self, query_id: str) -> None:
-        """Stop a query and let go of it. What it left stays: a query that starts under its name goes on from there."""
+        """Stop and drop a query; its checkpoint stays, and a query of the same name continues from it."""
         with self._mutex:
             query = self._changeable(query_id)
             self._keeper.end(query)
@@ -321,7 +321,7 @@ class Engine:
         wait_until_written()
 
     def _remember(self, query: Query) -> Callable[[], object]:
-        """Under the lock, so that the last word on a query is the one that is kept; to be waited for without it."""
+        """Write the query to the state topic, under the lock so that the last change wins; the result waits for it."""
         if self._state is None:
             return _at_once
         return self._state.put(query.spec.id, {"spec": to_value(query.spec), "target": query.target})
@@ -344,11 +344,11 @@ def _to_nobody(_: str) -> None:
 
 
 def _at_once() -> None:
-    """There is nothing to wait for."""
+    """Return at once: there is no state topic to wait for."""
 
 
 def _lock(home: Path) -> IO[str]:
-    """Held until the file is closed, or its process has ended."""
+    """Return the locked lock file; the lock is held until the file is closed or the process ends."""
     home.mkdir(parents=True, exist_ok=True)
     file = (home / "engine.lock").open("w")
     try:

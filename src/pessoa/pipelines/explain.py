@@ -51,7 +51,7 @@ def explain(plan: Node) -> str:
 
 
 def runs(reason: str | None) -> str:
-    """How a query runs that has this reason for micro-batches, or none."""
+    """Return how a query runs; `reason` is why it needs micro-batches, None for real-time mode."""
     return f"runs in micro-batches: {reason}" if reason else "runs in real-time mode"
 
 
@@ -105,7 +105,7 @@ def describe(node: Node) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """90000 is "90 seconds": the largest unit that divides it."""
+    """Return a duration in the largest unit that divides it: 90000 is "90 seconds"."""
     for unit, size in _UNITS:
         if milliseconds % size == 0 and milliseconds >= size:
             count = milliseconds // size

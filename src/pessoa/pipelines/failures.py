@@ -59,12 +59,12 @@ _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(executor \S+ exited [^\n]*?R
 
 
 def made_again(topic: str) -> str:
-    """The reason of a query whose topic is not the one that it has read so far."""
+    """Return the failure reason of a query whose topic was deleted and created again."""
     return f"{DATA_LOST}the topic {topic} was deleted and made again since the query began to read it; {_GO_ON}"
 
 
 def is_final(reason: str) -> bool:
-    """Whether another attempt would end in the same way for certain."""
+    """Whether a restart would certainly fail in the same way."""
     return _BAD_RECORD.search(reason) is not None or reason.startswith(DATA_LOST)
 
 
@@ -74,7 +74,7 @@ def is_state_of_micro_batches(text: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """The reason of a failure that Spark tells in `text`."""
+    """Return the reason of a failure, in a few lines, from Spark's error text."""
     if bad_record := _BAD_RECORD.search(text):
         return bad_record[0][:MOST_CHARACTERS]
     if lost := _DATA_LOST.search(text):
@@ -94,7 +94,7 @@ def plain(text: str) -> str:
 
 
 def _cause(text: str) -> str:
-    """The message at the root of a Java stack trace."""
+    """Return the message at the root of a Java stack trace."""
     without_frames = _JAVA_FRAME.sub("", text)
     causes = _CAUSE.findall(without_frames)
     lines = [line.strip() for line in without_frames.splitlines() if line.strip()]

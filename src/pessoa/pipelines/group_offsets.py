@@ -53,7 +53,7 @@ class GroupOffsets:
         self._thread.start()
 
     def commit(self, group_id: str, offsets: Iterable[tuple[str, int, int]]) -> None:
-        """Commit what is new, soon."""
+        """Queue the new offsets; a thread commits them soon."""
         wanted = tuple(offsets)
         with self._changed:
             if wanted and self._committed.get(group_id) != wanted:
@@ -92,7 +92,7 @@ class GroupOffsets:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Commit what waits, if the cluster takes it, and end."""
+        """Commit what is queued, if the cluster answers in time, and end the thread."""
         with self._changed:
             self._closing.set()
             self._changed.notify_all()

@@ -86,7 +86,7 @@ def fetch(
 
 
 def jar_of(folder: Path) -> Path:
-    """The classes in a folder as a jar in the cache: Java keeps no class in an archive that was found in a folder."""
+    """Return a jar in the cache with the classes of a folder: Java archives no class that it loads from a folder."""
     classes = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.class"))}
     digest = hashlib.sha256(repr(classes).encode()).hexdigest()
     directory = cache_directory() / "jars"
@@ -176,7 +176,7 @@ def _copy(url: str, target: Path) -> None:
 
 
 def _with_maven(jars: Sequence[Jar], folder: Path) -> Iterator[Jar]:
-    """One call for all of them; it downloads what its own repository on this machine lacks."""
+    """Get all jars with one call of Maven, which downloads those that its local repository lacks."""
     pom = folder / "pom.xml"
     pom.write_text(_pom(jars, folder), encoding="utf-8")
     _run(["mvn", "--batch-mode", "--quiet", "--file", str(pom), f"{MAVEN_PLUGIN}:copy"], folder, jars)

@@ -70,30 +70,30 @@ _TIME_HEADER = (
 
 
 def client_settings(kafka: KafkaSettings) -> dict[str, str]:
-    """Kafka's settings in librdkafka's words."""
+    """Return Kafka's settings under librdkafka's names."""
     from pessoa.client.librdkafka import to_librdkafka
 
     return to_librdkafka({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, lambda _: None)
 
 
 def spark_settings(kafka: KafkaSettings) -> dict[str, str]:
-    """The same as options of Spark's Kafka source and sink."""
+    """Return Kafka's settings as options of Spark's Kafka source and sink."""
     options = {f"kafka.{key}": value for key, value in kafka.options.items()}
     return {"kafka.bootstrap.servers": kafka.bootstrap_servers, **options}
 
 
 def settings_of_writer(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
-    """The settings for the producers of a query, whichever of the two writers it gets."""
+    """Return the settings of the producers of a query, for both kinds of writers."""
     return msgspec.structs.replace(kafka, options={**kafka.options, **spec.producer_options})
 
 
 def settings_of_reader(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
-    """The settings for the consumers of a query with a plan."""
+    """Return the settings of the consumers of a query that has a plan."""
     return kafka if speed_of(spec) == "real-time" else _with_defaults(kafka, BULK_READS)
 
 
 def settings_of_sink(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:
-    """The settings for the producers of Spark's own sink."""
+    """Return the settings of the producers of Spark's own Kafka sink."""
     chosen = settings_of_writer(spec, kafka)
     return chosen if speed_of(spec) == "real-time" else _with_defaults(chosen, BULK_WRITES)
 
@@ -135,7 +135,7 @@ def must_load_tables(spec: QuerySpec) -> bool:
 
 
 def holding_streams(plan: Node) -> Node:
-    """The plan with the streams held that look up a table."""
+    """Return the plan with those streams held back that look up a table."""
     from pessoa.pipelines.stages import lookups, with_inputs
 
     held = {id(source) for join in lookups(plan) for source in every(join.left) if isinstance(source, Source)}
@@ -166,7 +166,7 @@ def records_of(
 
 
 def choose_file_manager(spark: SparkSession, checkpoint: str) -> None:
-    """Before queries with this checkpoint start in the session."""
+    """Set Spark's checkpoint file manager; call it before queries with this checkpoint start in the session."""
     # Other versions of Spark have the class elsewhere.
     if checkpoint.startswith("file:") and str(spark.version).startswith(SPARK_VERSION.rpartition(".")[0]):
         spark.conf.set(FILE_MANAGER, LOCAL_FILES)
@@ -218,7 +218,7 @@ def has_java_classes(spark: SparkSession) -> bool:
 
 
 def columns_of(spec: QuerySpec, records: DataFrame) -> Sequence[str]:
-    """The columns of what a query writes. Only a plan that ends in no topic has to ask Spark for them."""
+    """Return the columns that a query writes. Spark is asked only for a plan that ends in no topic."""
     if not isinstance(spec.plan, Sink):
         return records.columns
     from pessoa.pipelines.compiler import SINK_COLUMNS

@@ -20,7 +20,7 @@ The table is made anew, from the topic's first record, when it cannot be the tab
     the topic has another id               it was deleted and created again
     a position lies outside of the topic   the same, by a broker that has no ids; or records were deleted unread
     its file is damaged                    it is a copy
-    nobody followed for half a day         deletions are compacted away after delete.retention.ms, a day by default
+    it was not followed for half a day     deletions are compacted away after delete.retention.ms, a day by default
 
 `offsets()` begin at zero then. While a topic does not exist, its table is empty, and `staleness().trouble` says why.
 
@@ -64,7 +64,7 @@ _NO_ID = ("", "AAAAAAAAAAAAAAAAAAAAAA")
 
 
 class TableBehind(TimeoutError):
-    """A table had not read as far as it was asked to when the time was up."""
+    """The table had not read up to the wanted offsets at the deadline."""
 
 
 class Staleness(NamedTuple):
@@ -77,7 +77,7 @@ class Staleness(NamedTuple):
 
 
 class _Topic(NamedTuple):
-    """What the brokers say of the topic."""
+    """The id and the end offsets of the topic, as the brokers report them."""
 
     topic_id: str
     ends: Mapping[int, int]
@@ -151,7 +151,7 @@ class MaterialisedTable:
         return self._opened.range(None, None)
 
     def prefix(self, prefix: bytes) -> Iterator[Entry]:
-        """The rows whose keys begin so."""
+        """Return the rows whose keys begin with the prefix."""
         return self._opened.range(prefix, _after_prefix(prefix))
 
     def windows(self, key: bytes, start_ms: int = 0, end_ms: int | None = None) -> Iterator[Entry]:
@@ -255,7 +255,7 @@ class MaterialisedTable:
         return question.result(0.0)
 
     def _follow(self, topic: _Topic) -> None:
-        """Read until the topic is another, or has more partitions."""
+        """Read the topic until it is recreated or gets more partitions."""
         from confluent_kafka import TopicPartition
 
         consumer = self._consumer()
@@ -333,7 +333,7 @@ class MaterialisedTable:
             raise KafkaException(failure)
 
     def _check(self, topic: _Topic) -> bool:
-        """Take what the brokers say of the topic; begin anew and return True if the store cannot be of it."""
+        """Take the brokers' answer about the topic; clear the store and return True if it is of another topic."""
         store = self._opened
         known, why = store.fact(_TOPIC_ID), ""
         if known is None:
@@ -361,7 +361,7 @@ class MaterialisedTable:
             self._moved.notify_all()
 
     def _note_moment(self) -> None:
-        """With `_moved` held: the table is as new as the last question whose answer it has reached."""
+        """Set `as_of_ms` to the time of the last look whose end offsets are reached; `_moved` is held."""
         if self._seen is not None and self._lag() == 0:
             self._as_of_ms = self._seen.asked_ms
 
@@ -371,7 +371,7 @@ class MaterialisedTable:
 
 
 class _Look:
-    """A question about the topic every LOOK_INTERVAL_S, which nothing waits for."""
+    """Asks the brokers about the topic every LOOK_INTERVAL_S, without waiting for the answer."""
 
     def __init__(self, admin: AdminClient, topic: str, store: TableStore) -> None:
         self._admin = admin
@@ -381,7 +381,7 @@ class _Look:
         self._asked: _Question | None = None
 
     def answer(self) -> _Topic | None:
-        """What the brokers said, once; None if there is nothing new."""
+        """Return the brokers' answer once; None if there is no new one."""
         now_s = time.monotonic()
         if self._asked is None and now_s >= self._next_s:
             self._next_s = now_s + LOOK_INTERVAL_S
@@ -393,7 +393,7 @@ class _Look:
 
 
 class _Question:
-    """Which topic is this, and where does it end: two requests, the second when the first has named its partitions."""
+    """One look-up of the topic's id and end offsets: a describe request, then ListOffsets for its partitions."""
 
     def __init__(self, admin: AdminClient, topic: str, store: TableStore) -> None:
         from confluent_kafka import TopicCollection
@@ -454,7 +454,7 @@ def _is_another(known: str | None, topic_id: str) -> bool:
 
 
 def _after_prefix(prefix: bytes) -> bytes | None:
-    """The first key behind all that begin so; None if there is none."""
+    """Return the first key after all keys with the prefix; None if there is none."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 

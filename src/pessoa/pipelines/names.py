@@ -39,7 +39,7 @@ class Names:
             self.give_back(name)
 
     def maybe_take(self, name: str) -> bool:
-        """Take the name if it is free, without waiting; False if it is not. It is taken until it is given back."""
+        """Take the name if it is free, without waiting; return False if another thread has it."""
         with self._changed:
             if name in self._taken:
                 return False
@@ -53,7 +53,7 @@ class Names:
             self._changed.notify_all()
 
     def when_all_are_free(self, act: Callable[[], object]) -> None:
-        """Call it now, or when the last name is given back."""
+        """Call the function now, or when the last name is given back."""
         with self._changed:
             self._afterwards.append(act)
             self._maybe_go_on()

@@ -2,7 +2,7 @@
 
     Kafka source ─ prepare ─ (task, row) ─ shuffle by task ─ run with the task's state ─ records for a topic writer
 
-A program says what the records mean; here nobody looks into a row. It is named as `module:function` with an argument of
+A program says what the records mean; rows are opaque here. It is named as `module:function` with an argument of
 bytes, and each Python worker loads it once. A task is a number: all of its rows of a batch come to one call, which has
 the whole state of the task as bytes by name and key (Spark's MapState in RocksDB). So a program can put the rows in an
 order of its own, and says each step that it makes. Rows of a program without state are not shuffled.
@@ -84,7 +84,7 @@ class OrderedProgram(Protocol):
 
 @dataclass(frozen=True)
 class OrderedQuery:
-    """What is read, and the program: `module:function` gives it, from the argument."""
+    """The topics to read, and the program: `module:function`, called with the argument, returns it."""
 
     topics: tuple[str, ...]
     program: str
@@ -117,7 +117,7 @@ def pack(value: object, by_value: Iterable[ModuleType] = ()) -> bytes:
 
 
 def unpack(packed: bytes) -> object:
-    """What `pack` packed. The bytes come from the driver alone, as the functions of every query do."""
+    """Return the value that `pack` packed. The bytes come from the driver alone, as every query's functions do."""
     import pickle
 
     return pickle.loads(packed)  # noqa: S301
@@ -209,7 +209,7 @@ def _run_without_state(batches: Iterable[pa.RecordBatch], program: str, argument
 
 
 def output_schema() -> pa.Schema:
-    """OUTPUT in Arrow's words."""
+    """Return OUTPUT as an Arrow schema."""
     import pyarrow as pa
 
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -254,7 +254,7 @@ class NoState:
 
 
 class StoredMap(Protocol):
-    """As much of Spark's MapState as is used."""
+    """The part of Spark's MapState that is used here."""
 
     def getValue(self, key: tuple[object, ...]) -> Iterable[object] | None: ...  # noqa: N802
 

@@ -90,7 +90,7 @@ class Function(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Errors(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What becomes of a record that cannot be decoded, or whose function fails."""
+    """How records are handled that cannot be decoded, or whose function fails."""
 
     then: OnError = "stop"
     # The topic for dead letters.
@@ -259,7 +259,7 @@ class Through(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Union(msgspec.Struct, frozen=True, tag=True):
-    """The rows of all; their columns have the same names, in any order."""
+    """The rows of all inputs; their columns have the same names, in any order."""
 
     inputs: tuple[Node, ...]
 
@@ -336,7 +336,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
 
 
 def every(node: Node) -> list[Node]:
-    """A node and all those below it, inputs first."""
+    """Yield a node and all nodes below it, inputs first."""
     return [found for each in inputs(node) for found in every(each)] + [node]
 
 

@@ -92,7 +92,7 @@ def arrow_type(spark: SparkSession, type_: str) -> pa.DataType:
 
 
 class Wrapped:
-    """What Spark calls with an Arrow array: structs of the key's columns, if they are wanted, and the value's."""
+    """The callable that Spark calls with an Arrow array: structs of the key's (if wanted) and the value's columns."""
 
     def __init__(
         self, function: Callable[..., object], spec: Function, result: pa.DataType, keys: list[str], is_plain: bool,
@@ -132,7 +132,7 @@ class Wrapped:
         return made, pa.array(errors, pa.string())
 
     def _without_misfits(self, results: list[object], errors: list[str | None]) -> pa.Array:
-        """A result that is not of the declared type is the mistake of its record alone."""
+        """Return the results, each that is not of the declared type replaced by an error of its record alone."""
         import pyarrow as pa
 
         for position, result in enumerate(results):

@@ -41,13 +41,13 @@ class KafkaRow(NamedTuple):
 
 class SinkWriter(Protocol):
     def open(self, task: Task) -> None:
-        """Before the first row of a partition in a batch."""
+        """Prepare for the rows of a partition in a batch; called before the first row."""
 
     def put(self, rows: Iterable[KafkaRow], batch_id: int) -> None:
-        """The rows, once; they are read from Spark while they are taken."""
+        """Write the rows; the iterator reads them from Spark, and can be read once."""
 
     def close(self) -> None:
-        """Afterwards, also if `put` failed."""
+        """Release what `open` opened; also called if `put` failed."""
 
 
 def into_python(records: DataFrame, writer: SinkWriter) -> DataFrame:

@@ -48,16 +48,16 @@ class SourceRow(NamedTuple):
 
 class SourceReader(Protocol):
     def initial_offset(self) -> Offset:
-        """Where a query without a checkpoint begins."""
+        """Return the offset at which a query without a checkpoint begins."""
 
     def read(self, offset: Offset) -> tuple[Iterable[SourceRow], Offset]:
-        """What comes after the offset, as much as makes a good batch, and the offset behind it."""
+        """Return one batch of rows after the offset, and the offset after the batch."""
 
     def read_between(self, start: Offset, end: Offset) -> Iterable[SourceRow]:
-        """The same rows again, after a crash. A source that cannot be exact may bring more, never less."""
+        """Return the rows of a batch again after a crash. A source that cannot be exact may give more, never fewer."""
 
     def commit(self, offset: Offset) -> None:
-        """Everything up to the offset has been written."""
+        """Note that all rows up to the offset have been written."""
 
 
 def python_source(spark: SparkSession, reader: SourceReader) -> DataFrame:
@@ -71,7 +71,7 @@ def python_source(spark: SparkSession, reader: SourceReader) -> DataFrame:
 
 
 def _source_class() -> type[DataSource]:
-    """Spark's idea of a data source. It is made here because its base classes are pyspark's, which is imported late."""
+    """Return the class of Spark's data source. Its base classes are pyspark's, which is imported late."""
     from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 
     class Reading(SimpleDataSourceStreamReader):  # type: ignore[misc, unused-ignore]
@@ -108,7 +108,7 @@ def _source_class() -> type[DataSource]:
 
 
 def as_tuple(row: SourceRow) -> tuple[object, ...]:
-    """The row with Spark's types: a time of the day in UTC, headers as structs."""
+    """Return the row with Spark's types: timestamps in UTC, headers as structs."""
     import datetime
 
     topic, partition, key, value, headers, timestamp_ms = row

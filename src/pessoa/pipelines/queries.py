@@ -124,7 +124,7 @@ _KEPT = (
 
 
 def to_value(spec: QuerySpec) -> JsonObject:
-    """The specification for the state topic. Raises SpecRefused for what only this process has."""
+    """Return the specification for the state topic. Raises SpecRefused if it refers to objects of this process."""
     if spec.writer is not None or spec.functions or callable(spec.start_function):
         raise SpecRefused(
             f"the query {spec.id} is made of Python objects of this process, and could not be started without it:"
@@ -154,7 +154,7 @@ def from_value(query_id: str, value: Mapping[str, Any]) -> QuerySpec:
 
 
 def find_function(where: str) -> StartFunction:
-    """What "module:name" or "path/to/file.py:name" names. Raises SpecRefused."""
+    """Return the function that "module:name" or "path/to/file.py:name" names. Raises SpecRefused."""
     place, _, name = where.rpartition(":")
     if not place or not name:
         raise SpecRefused(f'{where!r} names no function: write "module:function" or "path/to/file.py:function"')
@@ -189,7 +189,7 @@ def _load_file(path: str) -> ModuleType:
 
 
 class QueryStatus(msgspec.Struct, frozen=True):
-    """What is shown of a query."""
+    """The state and progress of a query, as the API shows it."""
 
     id: str
     state: State

@@ -67,7 +67,7 @@ class Query:
         return topics_read(self.spec.plan) | {topic for topic, _, _ in self.progress.offsets}
 
     def doing(self) -> str:
-        """What it does before it does what it is for; empty if it does that, or nothing."""
+        """The backlog or the tables that the query reads before it is up to date; empty if there is nothing to tell."""
         if self.running is None:
             return ""
         if not self.is_loading:
@@ -75,7 +75,7 @@ class Query:
         return f"reads the tables that it looks up first: {self.progress.state_rows:,} rows are there"
 
     def is_due(self) -> bool:
-        """Whether it should run, does not, and may be tried."""
+        """Whether the query should run, does not, and its restart pause is over."""
         should_run = self.target == "RUNNING" and self.state != "FAILED"
         return should_run and self.running is None and time.monotonic() >= self.next_start_s
 

@@ -84,7 +84,7 @@ class QueryKeeper:
                 self.look()
 
     def _prepare(self) -> None:
-        """See that the queries that are about to start have their markers. The cluster may take its time to answer."""
+        """Create the marker topics of the queries that are about to start. The cluster may take long to answer."""
         for query in list(self.queries.values()):
             with self.mutex:
                 # One that is deleted, or begins anew, is in other hands.
@@ -114,7 +114,7 @@ class QueryKeeper:
                 self._note_failure(query, reason, counts=counts)
 
     def _look_at_topics(self) -> None:
-        """End queries whose topics were made again. Reads and writes files, and asks the cluster without waiting."""
+        """End queries whose topics were recreated. Uses files; asks the cluster without waiting."""
         running = [query for query in list(self.queries.values()) if query.running is not None]
         seen = self._topic_look.answer({topic for query in running for topic in query.topics()})
         for query in running if seen else ():
@@ -150,7 +150,7 @@ class QueryKeeper:
             query.partitions = count_partitions(client_settings(self.kafka), query.spec.plan)
 
     def look(self) -> None:
-        """One round: notice what has ended, start what should run."""
+        """Run one round: notice queries that ended, start those that should run."""
         if self.spark.has_ended:
             self._lose_spark("Spark has ended")
         self._look_at([query for query in self.queries.values() if query.running is not None])
@@ -164,7 +164,7 @@ class QueryKeeper:
             self.launch(query)
 
     def _look_at(self, queries: list[Query]) -> None:
-        """Notice progress and ends. One question to Spark for all of them, and one for each that is due to report."""
+        """Notice progress and ended queries, with one request to Spark for all, and one for each due report."""
         session = self.spark.session
         if not queries or session is None:
             return
@@ -239,7 +239,7 @@ class QueryKeeper:
         query.running = launch(query.spec, spark, self.kafka, checkpoint, slots, loads_tables=query.is_loading)
 
     def _go_on_in_micro_batches(self, query: Query) -> None:
-        """The state that the query has was written in a format which real-time mode does not take."""
+        """Restart the query in micro-batches: real-time mode does not accept the format of its state."""
         self.end(query)
         query.spec = dataclasses.replace(query.spec, speed="micro-batch", output_mode=mode_of(query.spec))
         query.state, query.next_start_s = "RESTARTING", 0.0

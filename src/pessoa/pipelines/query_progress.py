@@ -19,7 +19,7 @@ Offsets = dict[tuple[str, int], int]
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """Of the last batch."""
+    """The progress of a query in its last batch."""
 
     batch_id: int = -1
     batch_ms: int = 0
@@ -36,7 +36,7 @@ class Progress(msgspec.Struct, frozen=True):
     lags: tuple[tuple[str, int, int], ...] = ()
 
     def catching_up(self) -> str:
-        """How far it is behind and for how long, if that is more than a moment; else empty."""
+        """How far the query is behind and how long it will take; empty if that is a moment only."""
         if not self.lag or self.rows_per_second <= 0 or self.lag / self.rows_per_second < MOMENT_S:
             return ""
         left_s = self.lag / self.rows_per_second

@@ -29,7 +29,7 @@ _OUR_SENTENCE = re.compile(r"a bad record stopped the pipeline: [^\n]*")
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """What is the plan's fault. Anything else (Spark is gone, a session is closed) is not a matter of words."""
+    """Return the exception classes that are errors of the plan; others (Spark is gone) are not explained."""
     from pyspark.errors import (
         AnalysisException,
         IllegalArgumentException,

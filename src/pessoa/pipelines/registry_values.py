@@ -42,7 +42,7 @@ class RegistryValues:
         return f"<RegistryValues, {len(self._readers)} schemas, {self._client}>"
 
     def decode(self, data: bytes) -> object:
-        """DataProblem if these bytes follow no schema of the registry; RegistryFailed if that does not answer."""
+        """Return the value; DataProblem if the bytes follow no schema, RegistryFailed if no registry answers."""
         schema, payload = unframe(data)
         if not isinstance(schema, int):
             raise DataProblem("its schema is named by a guid")
@@ -57,7 +57,7 @@ class RegistryValues:
         return reader(payload)
 
     def encode(self, value: object, subject: str) -> bytes:
-        """The same exceptions; also where the value does not fit."""
+        """Return the encoded value. Raises as `decode` does, also if the value does not fit the schema."""
         with self._mutex:
             if subject not in self._writers:
                 self._writers[subject] = self._writer(self._client.ask(resolved(by_version(subject))))
@@ -137,7 +137,7 @@ def _read_json(payload: bytes) -> object:
 
 
 def registry_values(url: str) -> RegistryValues | None:
-    """None without a registry."""
+    """Return the decoder of registry values; None if no registry is configured."""
     return RegistryValues(RegistryClient({"url": url})) if url else None
 
 

@@ -33,7 +33,7 @@ class Output(NamedTuple):
 
 
 class Context:
-    """What a processor knows and keeps, for the key that it is called with."""
+    """The state and timers of the key for which a processor is called."""
 
     def __init__(self, state: dict[str, Any], time: datetime.datetime, watermark: datetime.datetime | None) -> None:
         # Kept for the key: anything that JSON can write, under names.
@@ -68,7 +68,7 @@ class RowProcessor(Protocol):
 
 
 class Session:
-    """One visit to a key: `state` is what was kept, as JSON."""
+    """One call of the user's processor for a key; `state` is the stored JSON."""
 
     def __init__(
         self, processor: RowProcessor, takes: Callable[..., object] | None, is_plain: bool, state: str | None,

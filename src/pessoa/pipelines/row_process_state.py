@@ -101,7 +101,7 @@ def _input_row(time: datetime.datetime, position: int, payload: SparkRow | dict[
 
 
 def _in_utc(value: Any) -> Any:
-    """Spark gives times as Python has them without a zone, in that of the machine."""
+    """Return the time in UTC: Spark gives naive datetimes in the machine's time zone."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC)
     if isinstance(value, dict):

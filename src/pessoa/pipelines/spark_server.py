@@ -108,7 +108,7 @@ SETTINGS: Mapping[str, str] = {
 
 
 def local_settings(cores: int) -> dict[str, str]:
-    """What differs more where all tasks run on this machine."""
+    """Return the settings that differ if all tasks run on this machine."""
     return {
         # State in more partitions than there are cores is no faster, and each is a task, a store and its files.
         "spark.sql.shuffle.partitions": str(min(4, max(2, cores))),
@@ -182,7 +182,7 @@ class SparkServer:
 
     @property
     def pid(self) -> int:
-        """Of the guardian, which leads the group of everything that belongs to the server."""
+        """The pid of the guardian, which leads the process group of the server."""
         return self._process.pid
 
     @property
@@ -191,7 +191,7 @@ class SparkServer:
 
     @property
     def address(self) -> str:
-        """For clients: it holds the token."""
+        """The Spark Connect URL for clients; it contains the token."""
         # The client sends a token without TLS only to a host of this name.
         return f"sc://localhost:{self.port}/;token={self._token}"
 
@@ -200,7 +200,7 @@ class SparkServer:
         return session_at(self.address)
 
     def stop(self) -> None:
-        """Ask the server to end, and see that it does."""
+        """Ask the server to end, and kill it if it does not."""
         with self._stopping:
             self._archive.stop()
             if self.is_running:
@@ -213,7 +213,7 @@ class SparkServer:
                 self._process.stdin.close()
 
     def kill(self) -> None:
-        """End everything at once, as the kernel would for want of memory."""
+        """Kill the whole process group at once, as the kernel's OOM killer would."""
         if self.is_running:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
@@ -261,7 +261,7 @@ def forget(session: Any) -> None:
 
 @contextmanager
 def in_use(session: SparkSession) -> Iterator[None]:
-    """Functions of PySpark that look for a session find this one, in this thread."""
+    """Make this session the one that PySpark's functions find in this thread."""
     from pyspark.sql.connect.session import SparkSession
 
     place: Any = SparkSession._active_session
@@ -274,7 +274,7 @@ def in_use(session: SparkSession) -> Iterator[None]:
 
 
 def _be_impatient(session: Any) -> None:
-    """A client of Spark asks for ten minutes before it takes a server for gone; its owner knows sooner."""
+    """Give up on a server that does not answer much sooner than Spark's client does (ten minutes)."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=LONGEST_BACKOFF_MS)])

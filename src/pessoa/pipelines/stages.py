@@ -123,7 +123,7 @@ def _why_slow(node: Node) -> str | None:
 
 
 def is_table(node: Node) -> bool:
-    """What `shapes.shape` says, also of a plan whose columns are still unknown."""
+    """Return whether the node is a table, as `shapes.shape` does, also while columns are unknown."""
     match node:
         case Source():
             return node.is_table
@@ -178,7 +178,7 @@ def formats(node: Node) -> tuple[Format, ...]:
 
 
 def speed(plan: Node) -> Speed:
-    """The fastest way that the plan can run."""
+    """Return the fastest mode in which the plan can run."""
     return "micro-batch" if why_not_real_time(plan) else "real-time"
 
 
@@ -237,13 +237,13 @@ def is_cut(plan: Node, *, real_time: bool = False) -> bool:
 
 
 def _too_much(node: Node) -> bool:
-    """State above state, or state side by side."""
+    """Whether a node has state above state, or inputs with state side by side."""
     below = sum(any(has_state(each) for each in every(child)) for child in inputs(node))
     return below > 0 if has_state(node) else below > 1
 
 
 def _letters_apart(stage: Stage) -> list[Stage]:
-    """A stage with state leaves its bad records out, and queries without state bring them to their topic."""
+    """Return the stage without bad records, and a stateless stage that writes its dead letters."""
     if not _letters_beside_state(stage.plan):
         return [stage]
     found: list[Stage] = []
@@ -296,7 +296,7 @@ class _Cutter:
 
 
 def _read_back(node: Node, topic: str, known: Mapping[str, str]) -> Node:
-    """What gives the rows of a node again from the topic that they were written to."""
+    """Return a source node that gives the rows of a node again from the topic they were written to."""
     made = shape(node)
     keys = write_columns((column, known[column]) for column in made.keys)
     values = write_columns([(column, known[column]) for column in made.values] + [(_TIME, "TIMESTAMP")])
@@ -314,7 +314,7 @@ def _read_back(node: Node, topic: str, known: Mapping[str, str]) -> Node:
 
 
 def with_inputs(node: Node, children: tuple[Node, ...]) -> Node:
-    """The node on other inputs."""
+    """Return the node with other inputs."""
     match node:
         case Source() | PythonSource():
             return node

@@ -48,5 +48,5 @@ class StateTopic:
                 self._found[query_id] = json.loads(row.value)
 
     def put(self, query_id: str, value: Mapping[str, Any] | None) -> Callable[[], object]:
-        """Remember, or forget, in the order of the calls. What is given back returns when it is written."""
+        """Write the value of a query, or a tombstone; calling the result waits until it is written. Order is kept."""
         return self._writer.send(self.name, query_id.encode(), None if value is None else json.dumps(value).encode())

@@ -46,7 +46,7 @@ _FOREIGN, _OWN = "__foreign", "__own"
 
 
 class Subscribe:
-    """State: the foreign key that the left row has, and the version of the row."""
+    """Step 1. State: the foreign key that the left row has, and the version of the row."""
 
     def process(self, context: Context, key: object, value: Value) -> Iterator[dict[str, Any]]:
         old, new = context.state.get("foreign"), value["foreign"] if value else None
@@ -63,7 +63,7 @@ class Subscribe:
 
 
 class Respond:
-    """State: the right row, and the left rows that name it: [key, version, payload] each."""
+    """Step 2. State: the right row, and the left rows that name it: [key, version, payload] each."""
 
     def __init__(self, how: How) -> None:
         self._how = how
@@ -90,7 +90,7 @@ class Respond:
 
 
 class Newest:
-    """State: the latest version of the left row that had a result."""
+    """Step 3. State: the latest version of the left row that had a result."""
 
     def process(self, context: Context, key: object, value: Value) -> Iterator[dict[str, Any]]:
         if value is not None and value["version"] >= context.state.get("version", 0):

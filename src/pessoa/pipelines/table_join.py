@@ -132,7 +132,7 @@ def _rows(flow: Flow, side: int, keys: list[str]) -> DataFrame:
 
 
 def _output(key: StructType) -> StructType:
-    """What goes out: the columns of the key, and those of Result."""
+    """Return the output columns: those of the key, and those of Result."""
     from pyspark.sql.types import BooleanType, StringType, StructField, StructType, TimestampType
 
     kinds = {"time": TimestampType(), "deleted": BooleanType(), "left_payload": StringType(),

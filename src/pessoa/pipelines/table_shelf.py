@@ -30,7 +30,7 @@ class TableShelf:
         return f"<TableShelf in {self._directory} with {', '.join(self._tables) or 'no tables'}>"
 
     def open(self, topic: str) -> MaterialisedTable:
-        """The table of a topic, which follows it from now on."""
+        """Return the table of a topic; it follows the topic from now on."""
         with self._mutex:
             if self.is_closed:
                 raise RuntimeError("the tables are closed")
@@ -55,7 +55,7 @@ class TableShelf:
 
 
 def folder_of(topic: str) -> str:
-    """A folder's name for a topic. Any text is given here, so what no topic could be called gets a name of its own."""
+    """Return the folder name of a topic; a text that is no valid topic name is hashed to one."""
     if re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}", topic):
         return topic
     return "topic-" + hashlib.sha256(topic.encode()).hexdigest()

@@ -58,7 +58,7 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a record does to the table; one without a value deletes its key."""
+    """The effect of a record on the table; a record without a value deletes its key."""
 
     key: bytes
     value: bytes | None
@@ -151,7 +151,7 @@ class TableStore:
     # Writing, from one thread
 
     def apply(self, changes: Iterable[Change], positions: Mapping[int, int]) -> None:
-        """Take these changes, the latest of a key last, and the positions after them."""
+        """Apply these changes (the latest of a key last) and the positions after them in one transaction."""
         last = {change.key: change for change in changes}
         # In the order of the keys, pages of the file are visited once: loading is three times as quick.
         written = sorted(change for change in last.values() if change.value is not None)
@@ -166,7 +166,7 @@ class TableStore:
             writer.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def clear(self, facts: Mapping[str, str]) -> None:
-        """Forget everything, and keep these facts."""
+        """Delete all rows and positions, and keep these facts."""
         with self._transaction() as writer:
             for delete in ("DELETE FROM rows", "DELETE FROM positions", "DELETE FROM facts"):
                 writer.execute(delete)
@@ -186,7 +186,7 @@ class TableStore:
             self._count = None
 
     def make_anew(self) -> None:
-        """Throw the file away, and begin with an empty one. Reads that are under way end on the old one."""
+        """Delete the file and begin with an empty one. Reads in progress end on the old file."""
         self._writer.close()
         self._delete_file()
         while self._readers:
@@ -233,7 +233,7 @@ class TableStore:
 
 
 def is_damage(failure: BaseException) -> bool:
-    """Whether SQLite says that the file is no database, or a broken one: nothing that passes, as a full disk may."""
+    """Whether SQLite reports a corrupt file or no database, rather than a passing error such as a full disk."""
     code: int = getattr(failure, "sqlite_errorcode", 0)
     # The lower byte says the kind, the others more about it.
     return isinstance(failure, sqlite3.DatabaseError) and code & 0xFF in _DAMAGES

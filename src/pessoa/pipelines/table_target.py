@@ -31,7 +31,7 @@ class TableTarget:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def applied(self, stream: Any) -> Any:
-        """The writer of a stream, told where to write. PySpark has no type for both kinds of sessions."""
+        """Return the stream writer with its target set. PySpark has no type for both kinds of sessions."""
         stream = stream.format(self.format).options(**self.options).option("path", self.path)
         return stream.partitionBy(*self.partition_by) if self.partition_by else stream
 
@@ -40,10 +40,10 @@ class RowMaker(Protocol):
     """Makes rows of records; pickled into the query."""
 
     def open(self, task: Task) -> None:
-        """Before the first row of a partition in a batch."""
+        """Prepare for the rows of a partition in a batch; called before the first row."""
 
     def batches(self, rows: Iterable[KafkaRow], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The rows of the table."""
+        """Yield the rows of the table as Arrow batches."""
 
 
 def as_rows(spark: SparkSession, records: DataFrame, maker: RowMaker, columns: str) -> DataFrame:

@@ -35,7 +35,7 @@ _SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
 
 
 class TaskSlots(msgspec.Struct, frozen=True):
-    """Those that Spark has, those that queries in real-time mode hold, and those that such a query may take."""
+    """The slots that Spark has, that queries in real-time mode hold, and that another such query may take."""
 
     total: int
     used: int

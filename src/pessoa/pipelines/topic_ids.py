@@ -40,7 +40,7 @@ Ids = Mapping[str, str]
 
 
 class TopicMadeAgain(PlanRefused):
-    """A topic is not the one that the query has read so far."""
+    """The topic was deleted and created again since the query began to read it."""
 
 
 class TopicIdsUnreadable(Exception):
@@ -61,7 +61,7 @@ class KeptTopics:
         return f"<KeptTopics {self._path}>"
 
     def note(self, seen: Ids) -> None:
-        """Keep the ids of topics that are new here; raise TopicMadeAgain if one has another id than it had."""
+        """Store the ids of topics that are new here; raise TopicMadeAgain if a topic has another id than before."""
         kept = self._read()
         for topic, topic_id in sorted(seen.items()):
             if kept.get(topic, topic_id) != topic_id:
@@ -96,7 +96,7 @@ class TopicLook:
         return f"<TopicLook, asked for {sorted(self._asked)}>"
 
     def ask(self, topics: Collection[str]) -> Ids:
-        """The ids of those topics that the cluster tells of in time."""
+        """Return the ids of the topics for which the cluster answers in time."""
         if time.monotonic() < self._silent_until_s:
             return {}
         asked = self._ask(topics)
@@ -110,7 +110,7 @@ class TopicLook:
         return _ids(asked)
 
     def answer(self, topics: Collection[str]) -> Ids:
-        """The answer to a question that was asked before, if there is one now. Never waits."""
+        """Return the answer to an earlier request if it has arrived; never waits."""
         if self._asked:
             if not all(each.done() for each in self._asked.values()):
                 return {}
@@ -137,7 +137,7 @@ class TopicLook:
 
 
 def _ids(asked: Mapping[str, Future[TopicDescription]]) -> Ids:
-    """What was answered; a topic that is gone, or that no broker told of, is Spark's to notice."""
+    """Return the topic ids of the answer, without topics that are gone or unknown, which Spark notices itself."""
     found = {
         topic: str(each.result().topic_id) for topic, each in asked.items() if each.done() and not each.exception()
     }

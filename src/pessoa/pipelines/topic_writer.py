@@ -80,7 +80,7 @@ _kept: dict[tuple[str, str, int], SlotWriter] = {}
 
 
 def marker_topic(query_id: str) -> str:
-    """A name for each query. Names that differ in dots and underscores alone are one to Kafka, so none has dots."""
+    """Return the name of the query's marker topic. It has no dots: Kafka takes `.` and `_` in names for equal."""
     return "_pessoa_batches-" + query_id.replace("_", "__").replace(".", "_-")
 
 
@@ -178,7 +178,7 @@ def by_slot(batch: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
 def begin(
     settings: Settings, query_id: str, checkpoint_id: str, slot: int, batch_id: int, *, patience_s: float = PATIENCE_S
 ) -> SlotWriter | None:
-    """A writer with an open transaction for the batch; None if the slot has it already."""
+    """Return a writer with an open transaction for the batch; None if the slot has committed the batch already."""
     from confluent_kafka import KafkaException
 
     name = (query_id, checkpoint_id, slot)
@@ -252,11 +252,11 @@ def connect(producer: Producer, topic: str) -> None:
 
 
 class MarkersReadShort(Exception):
-    """A leader that is cut off, or has just begun to lead, had shown an end of the markers that is not the end."""
+    """A leader that is isolated or new reported an end of the marker topic before its real end."""
 
 
 class SlotWriter:
-    """The one producer that may write a slot, until the next one is made."""
+    """The only producer that may write a slot, until the next one fences it."""
 
     def __init__(self, settings: Settings, query_id: str, checkpoint_id: str, slot: int) -> None:
         from confluent_kafka import Producer
@@ -314,7 +314,7 @@ class SlotWriter:
         self.marker = batch_id + 1
 
     def give_up(self) -> None:
-        """Drop the open transaction; the next writer of the slot aborts it at the latest. Does not wait."""
+        """Abandon the open transaction without waiting; the next writer of the slot aborts it at the latest."""
         threading.Thread(target=_abandon, args=(self.producer,), name="pessoa-abandoned-slot", daemon=True).start()
 
 
@@ -330,7 +330,7 @@ def _abandon(producer: Producer) -> None:
 
 
 def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> tuple[int, int]:
-    """What the last committed record with this key says, 0 if there is none; and the offset of the end."""
+    """Return the value of the last committed record with this key (0 if there is none), and the end offset."""
     from confluent_kafka import Consumer, TopicPartition
 
     reading = {
@@ -361,7 +361,7 @@ def last_marker(settings: Settings, topic: str, slot: int, key: bytes) -> tuple[
 
 
 def _last_value(consumer: Consumer, start: TopicPartition, key: bytes) -> tuple[bytes | None, int]:
-    """The value of the last record with this key from an offset on to the end, and where that is."""
+    """Return the value of the last record with this key from an offset on, and the end offset."""
     from confluent_kafka import KafkaError, KafkaException
 
     consumer.assign([start])
@@ -390,7 +390,7 @@ def _is_retriable(error: KafkaError) -> bool:
 def retrying(
     act: Callable[[], Done], may_pass: Callable[[KafkaError], bool] = _is_retriable, patience_s: float = PATIENCE_S
 ) -> Done:
-    """Try until it works, or fails for good, or patience is at its end."""
+    """Call until it succeeds, fails with an error that is not retriable, or the time is up."""
     from confluent_kafka import KafkaException
 
     deadline_s = time.monotonic() + patience_s

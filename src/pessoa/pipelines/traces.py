@@ -88,18 +88,18 @@ class Traces:
     # Going.
 
     def condemn(self, query_id: str) -> None:
-        """Write down that it is to go."""
+        """Write a file that says that the query is being deleted."""
         self._deleting.mkdir(parents=True, exist_ok=True)
         (self._deleting / query_id).touch()
         for named in (self._deleting, self._deleting.parent):
             sync_names(named)
 
     def pardon(self, query_id: str) -> None:
-        """It stays after all."""
+        """Remove the file that `condemn` wrote: the query stays."""
         (self._deleting / query_id).unlink(missing_ok=True)
 
     def remove(self, query_id: str, *, has_markers: bool) -> None:
-        """OSError if something cannot be moved away; it is whole then."""
+        """Remove all traces of a query; OSError if something cannot be moved away, which then is still whole."""
         self._remove_checkpoint_elsewhere(query_id)
         _remove(self.folder(query_id))
         if has_markers:
@@ -107,7 +107,7 @@ class Traces:
         (self._deleting / query_id).unlink(missing_ok=True)
 
     def remove_condemned(self, known: Collection[str]) -> None:
-        """End the deletions that an engine before this one has begun; `known` are the queries that still are."""
+        """Finish the deletions that an earlier engine began; `known` are the queries that still exist."""
         for begun in sorted(self._deleting.iterdir()) if self._deleting.exists() else ():
             if begun.name in known:
                 self.pardon(begun.name)
@@ -154,7 +154,7 @@ def empty_folder(session: SparkSession, place: str) -> None:
 
 
 def path_of(place: str) -> Path | None:
-    """Where a checkpoint is on this machine; None if it is on another, or in another kind of store."""
+    """Return the local path of a checkpoint; None if it is on another machine or in another kind of store."""
     if place.startswith("file:"):
         # With a host between the second slash and the third, or without.
         place = unquote(place.removeprefix("file:").removeprefix("//"))
@@ -162,7 +162,7 @@ def path_of(place: str) -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """Rename, then remove. What cannot be removed belongs to no query, and is tried again with the next of its name."""
+    """Rename, then delete. What cannot be deleted belongs to no query, and is tried again for the next of its name."""
     if folder.exists():
         folder.rename(folder.with_name(f"{folder.name}{_RUBBISH}{uuid4().hex}"))
     for rubbish in folder.parent.glob(f"{folder.name}{_RUBBISH}*"):

@@ -225,14 +225,14 @@ class App:
         *,
         windows: bool = True,
     ) -> None:
-        """What `to` does."""
+        """Add the pipeline of a `to`: the node's rows are written to the topic."""
         if any(sink.topic == topic for sink in self._sinks):
             raise PlanRefused(f"two pipelines write to {topic}: unite them, or write to two topics")
         key_format = serde(key).format if key is not None else _key_format(node)
         self._sinks.append(Sink(node, topic, key_format, _sink_format(value), also=WINDOW_COLUMNS if windows else ()))
 
     def add_store(self, node: Node, name: str) -> None:
-        """What `stored` does: the table goes to a compacted topic of its own."""
+        """Add the table of a `stored`: it is written to a compacted topic of its own."""
         if not _ID.match(name):
             raise PlanRefused(f"{name!r} cannot be the name of a store: it takes letters, digits, dots and dashes")
         topic = changelog_of(self.id, name)
@@ -249,7 +249,7 @@ class App:
         return set(self._stores.values())
 
     def add_effect(self, node: Node, name: str) -> None:
-        """What `foreach` does: a pipeline whose rows all end in a function, so that its topic is never written."""
+        """Add the pipeline of a `foreach`: all rows end in a function, and its topic is never written."""
         taken = {sink.topic for sink in self._sinks}
         base = re.sub(r"[^A-Za-z0-9._-]", "", name) or "foreach"
         topic, count = base, 1
@@ -260,7 +260,7 @@ class App:
         self._sinks.append(Sink(node, topic, Format(NOTHING), Format(NOTHING)))
 
     def is_effect(self, topic: str) -> bool:
-        """Whether this stands in a plan for a topic, and nothing is ever written to it."""
+        """Whether the topic is the placeholder of a `foreach`, to which nothing is written."""
         return topic in self._effects
 
     @property
@@ -305,7 +305,7 @@ class App:
         return self.delivery != "exactly-once" and not self.keep_times and self.speed != "micro-batch"
 
     def why_slow(self, plan: Node) -> str | None:
-        """Why a query with this plan runs in micro-batches; None if it does not."""
+        """Return why a query with this plan runs in micro-batches; None if it runs in real-time mode."""
         return why_micro_batch(plan, self.delivery, self.keep_times, self.speed)
 
     def queries_of(self, sink: Sink, types: Types) -> list[Stage]:
@@ -361,7 +361,7 @@ class App:
 
     @property
     def tables(self) -> TableShelf:
-        """The tables that were asked for, kept beside the app's checkpoints."""
+        """The materialised tables that were queried, kept beside the app's checkpoints."""
         from pessoa.pipelines.launching import client_settings
         from pessoa.pipelines.table_shelf import TableShelf
         from pessoa.streams.running import home_of
@@ -371,7 +371,7 @@ class App:
         return self._tables
 
     def close_tables(self) -> None:
-        """Let go of the tables that were asked for. They are opened again when they are asked for again."""
+        """Close the tables that were opened for queries; the next query opens them again."""
         if self._tables is not None:
             self._tables.close()
 
@@ -465,7 +465,7 @@ def finish_sink(plan: Node) -> Node:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether the value is one thing by itself, and not an object that happens to have one field."""
+    """Whether the value is a single value, and not an object with one field."""
     match node:
         case Source():
             return node.value.kind in PRIMITIVES
@@ -482,14 +482,14 @@ def _is_plain(node: Node) -> bool:
 
 
 def _sink_format(value: Serde[object] | str | None) -> Format:
-    """NOTHING stands for: as it fits."""
+    """Return the format of a sink; NOTHING means that the columns decide it."""
     if value is None:
         return Format(NOTHING)
     return msgspec.structs.replace(serde(value).format, columns="")
 
 
 def _key_format(node: Node) -> Format:
-    """Keys are written as they were read, until they change."""
+    """Return the key's format: that of the source until a step changes the key."""
     match node:
         case Source():
             return msgspec.structs.replace(node.key, columns="")

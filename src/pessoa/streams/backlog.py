@@ -34,7 +34,7 @@ class Backlog:
         return f"<Backlog of {sorted(self._said.keys() - self._caught_up)}>"
 
     def sentences(self, statuses: Iterable[QueryStatus], now_s: float) -> list[str]:
-        """What there is to say at this moment."""
+        """Return the progress lines that are due now."""
         found = []
         for status in statuses:
             batch_id, lag = status.progress.batch_id, status.progress.lag
@@ -62,7 +62,7 @@ class Backlog:
 
 
 def bar(query_id: str, lag: int, total: int, rows_per_second: float) -> str:
-    """How far a query is that had `total` records before it, and has `lag` now."""
+    """Return a progress bar for a query that began with `total` records of lag and has `lag` now."""
     done = total - lag
     filled = done * _WIDTH // total
     picture = "█" * filled + "░" * (_WIDTH - filled)

@@ -30,7 +30,7 @@ _KEPT = "__key_"
 
 
 def join_on(left: Node, right: Node, on: str, how: How, prefix: str, lookup: Lookup) -> Node:
-    """A stream's rows with the row of a table whose key is what the expression `on` gives. They keep their key."""
+    """Return the stream's rows joined with the table's row whose key the expression `on` gives; the key is kept."""
     ours, table = shape(left), shape(right)
     if ours.is_table or not table.is_table:
         raise PlanRefused("on=… is for a stream and a table; two tables are joined by key, or with foreign_key=…")
@@ -45,7 +45,7 @@ def join_on(left: Node, right: Node, on: str, how: How, prefix: str, lookup: Loo
 
 
 def cogroup(sides: Mapping[str, Node]) -> Node:
-    """The rows of all sides, each with its value in a column called like its side, and null in the others'."""
+    """Return the rows of all sides, each with its value in the column named like its side, null in the others."""
     if len(sides) < 2:
         raise PlanRefused("cogroup takes two groups or more, by name: cogroup(vendas=…, devolucoes=…)")
     keys = {name: shape(node).keys for name, node in sides.items()}
@@ -68,7 +68,7 @@ def cogroup(sides: Mapping[str, Node]) -> Node:
 
 
 def suppressed(node: Node) -> Node:
-    """The windowed aggregate, which says its results once, when their windows are closed."""
+    """Return the windowed aggregate with final results only: each is emitted once, when its window closes."""
     match node:
         case Aggregate(window=Window(kind="session")):
             return node

@@ -314,7 +314,7 @@ class Table(_Flow[K, V]):
     is_global = False
 
     def filter(self, condition: str | Callable[[V], bool] | Unchecked) -> Table[K, V]:
-        """A row that does not pass is deleted."""
+        """Return the table of the rows that pass; a row that no longer passes is deleted."""
         return Table(self._app, self._condition(condition), self._type)
 
     def select(self, *expressions: str, **named: str) -> Table[K, Row]:
@@ -364,7 +364,7 @@ class Table(_Flow[K, V]):
         return Table(self._app, suppressed(self.node), self._type)
 
     def to_stream(self) -> Stream[K, V]:
-        """Its changes, each a fact."""
+        """Return the table's changes as a stream."""
         keys = tuple(Column(name, f"`{name}`") for name in shape(self.node).keys)
         return Stream(self._app, Rekey(self.node, keys), self._type)
 
@@ -379,7 +379,7 @@ class Grouped(Generic[K, V]):
         return f"<Grouped of {self._app.id}, {self._window or 'no windows'}>"
 
     def window(self, window: Window) -> Grouped[K, V]:
-        """Each window of time by itself: tumbling(…), hopping(…), session(…)."""
+        """Aggregate by time windows: tumbling(…), hopping(…), session(…)."""
         return Grouped(self._app, self._node, window)
 
     def cogroup(self, name: str, **others: Grouped[K, Any]) -> Grouped[K, Row]:
@@ -421,7 +421,7 @@ class Grouped(Generic[K, V]):
         return self.aggregate(**{name: f"avg({expression})"})
 
     def latest(self, expression: str, name: str = "latest") -> Table[K, Row]:
-        """That of the row with the latest time."""
+        """Return the value of the row with the latest time."""
         return self.aggregate(**{name: f"max_by({expression}, rowtime)"})
 
 

@@ -24,7 +24,7 @@ _VECTORS: dict[str, Style] = {"pandas": "pandas", "pyarrow": "arrow"}
 
 
 class Functions:
-    """The functions of an app, by name; plans name them, and the compiler of a plan finds them here."""
+    """The user's functions of an app, by the names that its plans use; the plan compiler looks them up here."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Callable[..., object]] = {}
@@ -33,7 +33,7 @@ class Functions:
         return f"<Functions {', '.join(self.by_name) or 'none'}>"
 
     def name(self, function: Callable[..., object]) -> str:
-        """A name for this function, a new one if another has it already."""
+        """Return a unique name for this function."""
         base = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', type(function).__name__)}"
         name, count = base, 1
         while self.by_name.setdefault(name, function) is not function:
@@ -45,7 +45,8 @@ class Functions:
         self, function: Callable[..., object], *, takes: type | None, returns: object, with_key: bool = False,
         many: bool = False,
     ) -> Function:  # fmt: skip
-        """`returns` is what the caller said; None reads the annotation. `many`: it gives several values, not one."""
+        """Return the plan's Function. `returns` None reads the annotation; `many`: the function gives several
+        values."""
         hints = _hints(function)
         style = _style(function, hints)
         if returns is None:
@@ -56,7 +57,7 @@ class Functions:
         return Function(name, kind, style, with_key, taken)
 
     def plan_processor(self, processor: object, *, takes: type | None, returns: object) -> Function:
-        """A processor of rows: what its method `process` gives is a value each."""
+        """Return the plan's Function of a processor; each element that its `process` gives is a value."""
         method = getattr(processor, "process", None)
         if not callable(method):
             raise PlanRefused(

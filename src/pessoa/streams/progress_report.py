@@ -70,7 +70,7 @@ class ProgressReport:
         self._step, self._began_s = sentence if is_step else "", self._clock()
 
     def rest(self) -> None:
-        """Everything runs, and nothing is under way any more."""
+        """Note that everything runs: no step is repeated any more."""
         with self._mutex:
             self._step, self._runs = "", True
 

@@ -13,8 +13,8 @@ from pessoa.pipelines.plan import PlanRefused
 
 
 class FirstMatch:
-    """Holds for the rows that the last of these conditions takes, and none before it; without a last one, for those
-    that none takes."""
+    """True for rows that match the last of these conditions and none before it; without a last one, for rows that match
+    none."""
 
     def __init__(self, before: Sequence[Callable[..., object]], last: Callable[..., object] | None) -> None:
         self._before = tuple(before)

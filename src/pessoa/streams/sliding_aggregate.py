@@ -52,7 +52,7 @@ class SlidingAggregate:
 
     @property
     def returns(self) -> str:
-        """The columns of what comes out."""
+        """The columns of the results."""
         kinds = [f"`{name}` {'BIGINT' if fold == 'count' else 'DOUBLE'}" for name, fold in self._folds]
         return ", ".join(["window_start TIMESTAMP", "window_end TIMESTAMP", *kinds])
 
@@ -86,7 +86,7 @@ class SlidingAggregate:
 
 
 def window_starts(now_ms: int, times: Iterable[int], size_ms: int) -> list[int]:
-    """Where the windows begin that a new row at `now_ms` changes or makes; `times` are of all rows, its own too."""
+    """Return the starts of the windows that a row at `now_ms` changes or creates; `times` includes the row's own."""
     starts = {max(0, now_ms - size_ms)}
     for time in times:
         # The window that a row before it begins, and the one that a row behind it ends.

@@ -1,1 +1,1 @@
-"""The REST interface, a file for each kind of thing; `desk.py` is what they share."""
+"""The REST interface, a file for each kind of thing; `json_messages.py` is what they share."""

@@ -22,7 +22,7 @@ JSON = "application/json"
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what blocks (topics, groups) in a thread; 500 if the internal topics are not available."""
+    """Run a blocking call (topics, groups) in a thread; 500 if the internal topics are not available."""
     try:
         return await asyncio.to_thread(work, *args, **kwargs)
     except TopicUnavailable as failure:

@@ -61,7 +61,7 @@ MALFORMED = frozenset(
 
 
 class Refused(Exception):
-    """The server has refused the request itself: the login, the index. Trying again would not help."""
+    """The server has refused the request itself (login, index); a retry would not help."""
 
 
 def _urls_complaint(value: Value, _: Settings) -> str | None:
@@ -211,7 +211,7 @@ class ElasticsearchSinkConnector(SinkConnector):
     # Requests.
 
     def _write(self, batch: list[tuple[Record, bytes]]) -> None:
-        """Write all of a batch, those again that the server had no time for."""
+        """Write a whole batch; items that the server was too busy for are sent again."""
         pause_s = self._config.integer("retry.backoff.ms") / 1000
         for _ in range(self._config.integer("max.retries") + 1):
             answer = self._ask(
@@ -258,7 +258,7 @@ class ElasticsearchSinkConnector(SinkConnector):
         self, method: str, path: str, *, json: JsonObject | None = None, content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:  # fmt: skip
-        """Return the answer, from another server of the cluster if one does not give any."""
+        """Return the response of the first server of the cluster that answers."""
         import httpx
 
         retries = self._config.integer("max.retries")

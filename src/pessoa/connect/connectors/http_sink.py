@@ -131,7 +131,7 @@ class HttpSinkConnector(SinkConnector):
             self._send([record for record, _ in part], body)
 
     def _texts(self, records: Sequence[Record]) -> list[tuple[Record, str]]:
-        """The records that have a text, with it; the others are reported."""
+        """Return the records that can be written as text, each with its text; the others are reported."""
         found = []
         for record in records:
             try:

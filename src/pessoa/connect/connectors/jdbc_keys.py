@@ -23,7 +23,7 @@ from pessoa.connect.definition import (
 
 
 def _complaint(value: Value, settings: Settings) -> str | None:
-    """Return what is wrong with an address. A database that does not answer is no fault of its address."""
+    """Return what is wrong with a JDBC URL; a database that does not answer is not an error of its URL."""
     if "${" in str(value):
         return None
     try:

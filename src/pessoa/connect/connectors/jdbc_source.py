@@ -119,7 +119,7 @@ class JdbcSourceConnector(SourceConnector):
 
     @classmethod
     def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Deal out tables that are named; all tables of a database are read by one task, which finds new ones too."""
+        """Distribute the named tables among the tasks; without names, one task reads all tables and finds new ones."""
         tables = split_list(cls.adapted(settings).get("table.whitelist", ""))
         count = min(max_tasks, len(tables))
         if count < 2:
@@ -480,7 +480,7 @@ def _moment(value: ConnectValue) -> datetime:
 
 
 def _number(cell: ConnectValue) -> float | str | Decimal:
-    """Return what `int` and `float` take: drivers give numbers of some types as text."""
+    """Return a value that `int` and `float` accept: drivers return numbers of some types as text."""
     if not isinstance(cell, int | float | str | Decimal):
         raise TypeError(f"{cell!r} is no number")
     return cell

@@ -38,7 +38,7 @@ class AclSync:
         return f"<AclSync {self._clusters}, {len(self._known)} entries>"
 
     def sync(self) -> None:
-        """Add the entries here that are new there. KafkaException if a cluster refuses or does not answer."""
+        """Add the source's new ACLs to the target. KafkaException if a cluster refuses or does not answer."""
         if not self._has_authorizer:
             return
         wanted = set(entries_to_copy(self._read(), self._takes, self._remote))

@@ -126,7 +126,7 @@ class MirrorCheckpointConnector(SourceConnector):
     # Offset syncs.
 
     def _read_syncs(self) -> None:
-        """Read the topic of offset syncs to its end."""
+        """Read the offset-syncs topic to its end."""
         from confluent_kafka import Consumer, TopicPartition
 
         clusters = self._clusters
@@ -183,7 +183,7 @@ class MirrorCheckpointConnector(SourceConnector):
                     yield Checkpoint(group, topic, place.partition, place.offset, here, place.metadata or "")
 
     def _set_offsets(self) -> None:
-        """Set the offsets of groups that have no members here, never backwards."""
+        """Commit the translated offsets of groups without members on the target, never backwards."""
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
         admin = self._clusters.admin("target")

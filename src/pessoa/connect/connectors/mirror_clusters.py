@@ -81,7 +81,7 @@ PAUSE_S = 5.0
 
 @contextmanager
 def tolerating_outages(what: str) -> Iterator[None]:
-    """Log that a cluster did not answer, and go on: what was not done is done the next time."""
+    """Log that a cluster did not answer, and go on; the next round does what was missed."""
     from confluent_kafka import KafkaException
 
     try:
@@ -113,11 +113,11 @@ class Clusters:
 
     @property
     def syncs_topic_other(self) -> str:
-        """The alias in the name of the topic of offset syncs: that of the cluster which does not have it."""
+        """The alias in the name of the offset-syncs topic: that of the cluster which does not hold the topic."""
         return self.target if self.syncs_side == "source" else self.source
 
     def settings(self, side: str, kind: str) -> ClientSettings:
-        """Return the settings of a client of one of the two: a consumer, a producer or an admin."""
+        """Return the settings of a consumer, producer or admin client of one of the two clusters."""
         raw = self._config.originals
         java = {**settings_below(raw, f"{side}.cluster."), **settings_below(raw, f"{side}.{kind}.")}
         java.pop("alias", None)
@@ -144,7 +144,7 @@ class Clusters:
             raise ConnectionError(str(missing)) from None
 
     def topic_configs(self, side: str, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-        """Return the settings of topics that are their own: those that somebody has set."""
+        """Return the configs that are set on the topics themselves, without defaults."""
         from confluent_kafka.admin._config import ConfigResource, ConfigSource
         from confluent_kafka.admin._resource import ResourceType
 

@@ -50,7 +50,7 @@ class ReplicationPolicy:
         return topic == HEARTBEATS or topic.endswith(self.separator + HEARTBEATS)
 
     def goes_through(self, alias: str, topic: str) -> bool:
-        """Whether a topic has come from, or through, the cluster `alias`: it would go round in circles."""
+        """Whether a topic was mirrored from, or through, the cluster `alias`: mirroring it back would be a cycle."""
         if self.is_identity and not self.is_heartbeats(topic):
             return False
         return alias in topic.split(self.separator)[:-1]
@@ -72,7 +72,7 @@ def _any_matches(patterns: Iterable[str], name: str) -> bool:
 
 
 def offset_syncs_topic(other: str, separator: str = ".") -> str:
-    """Return where a mirror writes offset syncs; `other` is the alias of the cluster at the other end."""
+    """Return the name of the offset-syncs topic; `other` is the alias of the cluster that does not hold it."""
     return f"mm2-offset-syncs{separator}{other}{separator}internal"
 
 
@@ -170,7 +170,7 @@ class SyncedPartition:
     syncs: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, upstream: int, downstream: int) -> None:
-        """Add the newest sync. One that goes backwards says that a topic was made anew: what was known is void."""
+        """Add the newest sync. If it goes backwards the topic was recreated, and all earlier syncs are dropped."""
         if self.syncs and (upstream < self.syncs[-1][0] or downstream < self.syncs[-1][1]):
             self.syncs.clear()
         if self.syncs and self.syncs[-1][0] == upstream:
@@ -183,7 +183,7 @@ class SyncedPartition:
             self.syncs = self.syncs[:older:2] + self.syncs[older:]
 
     def translate(self, upstream: int) -> int | None:
-        """Return the offset here from which nothing is missed; None if it lies before every sync."""
+        """Return the downstream offset from which no record is skipped; None before the first sync."""
         for known, downstream in reversed(self.syncs):
             if known == upstream:
                 return downstream

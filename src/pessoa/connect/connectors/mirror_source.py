@@ -89,7 +89,7 @@ class MirrorSourceConnector(SourceConnector):
 
     @classmethod
     def tasks(cls, settings: Mapping[str, str], max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Let each task take the partitions whose hash is its number: topics come and go without a new plan."""
+        """Give each task the partitions whose hash is its number, so that new topics need no reconfiguration."""
         return [{**settings, TASK: str(number), TASKS: str(max_tasks)} for number in range(max_tasks)]
 
     @classmethod
@@ -128,7 +128,7 @@ class MirrorSourceConnector(SourceConnector):
     # Topics.
 
     def _refresh(self) -> None:
-        """Find the partitions to copy, make their topics here, and read them too."""
+        """Find the partitions to copy, create their topics on the target, and start to read new ones."""
         wanted = {name: count for name, count in self._clusters.partitions("source").items() if self._takes(name)}
         added = [place for name, count in wanted.items() for place in self._own_places(name, count)]
         added = [place for place in added if place not in self._next]
@@ -310,7 +310,7 @@ class MirrorSourceConnector(SourceConnector):
         self._outbox = Outbox(clusters.settings(clusters.syncs_side, "producer"))
 
     def _ends(self, places: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
-        """Return the offsets at which the partitions end here."""
+        """Return the log end offsets of the target partitions."""
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 

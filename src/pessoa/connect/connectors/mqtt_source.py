@@ -197,7 +197,7 @@ class MqttSourceConnector(SourceConnector):
         )
 
     def commit(self, offsets: Offsets) -> None:
-        """Acknowledge what was given: no batch is under way when this is called."""
+        """Acknowledge all delivered messages to the MQTT server; no batch is in flight now."""
         if self._client is not None:
             for each in self._given:
                 if each.qos:

@@ -28,7 +28,7 @@ MakeTable = Callable[[Relation], CapturedTable | None]
 
 
 class LogReader:
-    """The log from an offset on, as records. `clear_lsn` is where no transaction is open and everything has come."""
+    """The WAL from an offset on, as records. At `clear_lsn` no transaction is open and every change has arrived."""
 
     def __init__(self, connection: ReplicationConnection, behind: tuple[int, int], make_table: MakeTable) -> None:
         self.connection = connection
@@ -45,7 +45,7 @@ class LogReader:
         self._confirmed_at_s = clock.monotonic()
 
     def receive(self, records: list[Record], skipped: tuple[str, ...], *, tombstones: bool) -> bool:
-        """Add the records of one message; False if nothing has come."""
+        """Add the records of one message; return False if no message has arrived."""
         found = self.connection.receive()
         if found is None:
             return False
@@ -84,7 +84,7 @@ class LogReader:
                         yield table.truncated(where, clock.time_ns() // 1000)
 
     def _next_place(self, lsn: int) -> Where | None:
-        """Return where the next change of the transaction is; None if it was given before a restart."""
+        """Return the position of the transaction's next change; None if it was delivered before a restart."""
         begin = self._transaction
         assert begin is not None
         self._event += 1
@@ -96,7 +96,7 @@ class LogReader:
         return Where(lsn, begin.time_us, begin.xid, offset, last_commit_lsn=self._last_commit_lsn)
 
     def maybe_confirm(self, safe_lsn: int, interval_s: float) -> None:
-        """Tell the server what is safe, if that is new, if it has asked, or if it was not told for long."""
+        """Confirm the safe LSN to the server if it is new, requested, or long not confirmed."""
         since_s = clock.monotonic() - self._confirmed_at_s
         is_new = safe_lsn > self._confirmed_lsn and since_s >= CONFIRM_S
         if is_new or self._wants_answer or since_s >= interval_s:
@@ -105,7 +105,7 @@ class LogReader:
             self._confirmed_lsn, self._confirmed_at_s, self._wants_answer = safe, clock.monotonic(), False
 
     def confirm_quietly(self, safe_lsn: int) -> None:
-        """Tell the server at the end; if it is gone, it will be told after the next start."""
+        """Confirm the safe LSN at the end; a server that is gone gets it after the next start."""
         try:
             self.connection.confirm(max(self._received_lsn, safe_lsn), safe_lsn)
         except RetriableFailure as failure:

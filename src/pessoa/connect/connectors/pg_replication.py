@@ -107,7 +107,7 @@ class ReplicationConnection:
         )
 
     def receive(self) -> WalData | Keepalive | None:
-        """Return what has come; None if nothing has. RetriableFailure if the connection is gone."""
+        """Return the next message; None if none has arrived. RetriableFailure if the connection is lost."""
         import psycopg
 
         try:
@@ -129,11 +129,11 @@ class ReplicationConnection:
         return Keepalive(end_lsn, bool(wants))
 
     def wait(self, seconds: float) -> None:
-        """Return when something has come, at the latest after so long."""
+        """Return when data has arrived, or at the latest after the timeout."""
         select.select([self._connection.socket], [], [], seconds)
 
     def confirm(self, received_lsn: int, safe_lsn: int) -> None:
-        """Tell the server up to where changes were received, and up to where they are safe."""
+        """Send the server the LSN up to which changes were received, and the LSN up to which they are safe."""
         import psycopg
 
         now = time.time_ns() // 1000 - EPOCH_2000_US

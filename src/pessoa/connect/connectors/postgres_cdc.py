@@ -141,7 +141,7 @@ class PostgresConnector(SourceConnector):
 
     @classmethod
     def adapted(cls, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """Understand the names of Debezium 1 as well."""
+        """Return the settings with the key names of Debezium 1 translated."""
         older = {
             "database.server.name": "topic.prefix",
             "table.whitelist": "table.include.list",
@@ -233,7 +233,7 @@ class PostgresConnector(SourceConnector):
             self._drop_slot(self._config.string("slot.name"))
 
     def _drop_slot(self, name: str) -> None:
-        """Drop the slot, when the server has noticed that our connection is closed."""
+        """Drop the replication slot, after the server has noticed that our connection is closed."""
         catalogue = Catalogue(_parameters(self._config))
         try:
             deadline_s = clock.monotonic() + DROP_S
@@ -406,7 +406,7 @@ class PostgresConnector(SourceConnector):
         return records or (self._heartbeat(stream) if is_idle else [])
 
     def _safe_lsn(self, stream: LogReader) -> int:
-        """Return where the log may be dropped, when all that was given is written down."""
+        """Return the LSN up to which the WAL may be dropped once all delivered records are written."""
         return max(stream.clear_lsn, offset_number(self._committed, "lsn"))
 
     def _heartbeat(self, stream: LogReader) -> list[Record]:
@@ -425,7 +425,7 @@ class PostgresConnector(SourceConnector):
 
 
 def _order_of(offset: Offset) -> tuple[int, str, int, int]:
-    """Return what orders offsets: a snapshot's come before the log's."""
+    """Return the sort key of an offset: offsets of the snapshot come before those of the WAL."""
     try:
         if "table" in offset:
             return 0, str(offset["table"]), offset_number(offset, "row"), 0
@@ -453,7 +453,7 @@ def _parameters(config: Config) -> dict[str, str]:
 
 
 def _check_database(config: Config) -> Mapping[str, str]:
-    """Return what is wrong with the server. One that does not answer is no fault of the configuration."""
+    """Return what is wrong with the server; a server that does not answer is not a configuration error."""
     try:
         catalogue = Catalogue(_parameters(config))
     except RetriableFailure as failure:

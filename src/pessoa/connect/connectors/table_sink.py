@@ -79,6 +79,6 @@ class TableSinkConnector(SinkConnector):
         return {name: facts[name] for name in self._metadata}
 
     def take_rows(self) -> list[tuple[Record, dict[str, ConnectValue]]]:
-        """Return the rows that were put since the last time."""
+        """Return the rows that were put since the last call."""
         rows, self._rows = self._rows, []
         return rows

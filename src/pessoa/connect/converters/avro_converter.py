@@ -257,7 +257,7 @@ def _logical(properties: JsonObject, schema: Schema) -> Schema:
 
 
 def _with_connect_facts(schema: Schema, avro: Record | Array | Map | Primitive) -> Schema:
-    """Return the schema with what the `connect.*` properties say about it."""
+    """Return the schema with the name, version and parameters from its `connect.*` properties."""
     if schema.name == "ConnectDefault" or (schema.name or "").startswith("ConnectDefault_"):
         schema = replace(schema, name=None)
     for word, fact in avro.properties.items():

@@ -196,7 +196,7 @@ class JsonConverter(Converter):
         return schema, self.from_json(schema, tree["payload"])
 
     def _remember_envelope(self, data: bytes, tree: ConnectValue, schema: Schema | None) -> None:
-        """Keep the bytes before the payload, if they are what Connect itself writes: the next need not be parsed."""
+        """Cache the bytes before the payload if Connect itself wrote them, so that the next record's are not parsed."""
         start, mark = b'{"schema":', b',"payload":'
         end = data.find(mark)
         if data.startswith(start) and end > 0 and data.endswith(b"}"):

@@ -93,7 +93,7 @@ class ExtractNewRecordState(Transform):
     def _found(
         self, wanted: dict[str, str], record: Record, event: Struct
     ) -> dict[str, tuple[Schema | None, ConnectValue]]:
-        """Return the fields of the envelope under their new names. A name without a point is looked for in both."""
+        """Return the envelope fields under their new names; a name without a dot is looked up in both structs."""
         found: dict[str, tuple[Schema | None, ConnectValue]] = {}
         for path, name in wanted.items():
             places = path.split(".") if "." in path else [path] if path in event else ["source", path]
@@ -107,7 +107,7 @@ class ExtractNewRecordState(Transform):
 
 
 def _named(entries: tuple[str, ...], prefix: str) -> dict[str, str]:
-    """Return the name that each field gets: `source.ts_ms` becomes `__source_ts_ms`, `lsn:position` `__position`."""
+    """Return the new name of each field: `source.ts_ms` becomes `__source_ts_ms`, `lsn:position` `__position`."""
     found = {}
     for each in entries:
         path, _, name = each.partition(":")

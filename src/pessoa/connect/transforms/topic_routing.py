@@ -54,7 +54,7 @@ class TimestampRouter(Transform):
 
 
 class Filter(Transform):
-    """Drops every record that its predicate lets through to it."""
+    """Drops every record that it is applied to; its predicate selects them."""
 
     def apply(self, record: Record) -> None:
         return None

@@ -162,7 +162,7 @@ def compared(node: Expression, operator: str, left: Typed, right: Typed) -> tupl
 
 
 def _with_moment(side: Typed, other: Typed) -> Typed:
-    """Return a text that ROWTIME is compared with as milliseconds."""
+    """Return the text that ROWTIME is compared with as a literal in milliseconds."""
     column = other.node
     if not (isinstance(column, nodes.Column) and column.name in _TIME_COLUMNS and other.type == BIGINT):
         return side

@@ -101,7 +101,7 @@ def _plan_join(
 
 
 def _moves(form: JoinForm, side: _Side, right: BoundSource, left_key: Typed, right_key: Typed) -> tuple[bool, bool]:
-    """Return which sides are repartitioned: streams with another key, or with a key in another format."""
+    """Return which sides are repartitioned: streams with another key or another key format."""
     other_format = side.key_format != right.source.key_format
     left = form in (JoinForm.STREAM_STREAM, JoinForm.STREAM_TABLE) and not _is_key(left_key, side.key)
     if form is JoinForm.STREAM_TABLE:

@@ -11,12 +11,12 @@ from pessoa.ksql.types.sql_types import SqlType
 
 
 class Surroundings(Protocol):
-    """What an evaluation gets from outside: the time and chance."""
+    """The clock and the random numbers that an evaluation uses."""
 
     now_ms: int
 
     def octets(self, count: int) -> bytes:
-        """Return so many random bytes."""
+        """Return `count` random bytes."""
 
 
 # Takes and returns values; their types are those of the signature.

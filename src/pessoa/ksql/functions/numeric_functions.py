@@ -19,7 +19,7 @@ _ROOM = decimal.Context(prec=1_000)
 
 
 def _not_a_number(compute: Callable[..., float]) -> Callable[..., float]:
-    """Return the function with Java's manners: NaN outside of its domain, infinity beyond a double."""
+    """Return the function with Java's results: NaN outside of its domain, infinity if it overflows."""
 
     def quiet(*values: float) -> float:
         try:

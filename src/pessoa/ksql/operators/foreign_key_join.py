@@ -30,7 +30,7 @@ RESULT_COLUMNS: tuple[tuple[str, SqlType], ...] = ((VERSION, BIGINT), (IS_GONE, 
 
 
 def order_link(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> Link:
-    """Stage A."""
+    """Return the operator of stage A: changes of left rows become orders to foreign keys."""
     keys = StateKeys(left.key_types)
 
     def bind(context: TaskContext, emit: Emit) -> Emit:
@@ -71,7 +71,7 @@ def order_link(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> L
 
 
 class _Place(NamedTuple):
-    """Keys in the state of one foreign key."""
+    """The state keys of one foreign key."""
 
     foreign: bytes
 
@@ -86,7 +86,7 @@ class _Place(NamedTuple):
 
 
 class ForeignKeyRows:
-    """Stage B in one task."""
+    """Stage B in one task: the right row, and the left rows that refer to it."""
 
     def __init__(
         self, name: str, left: FlowShape, right: FlowShape, keeps_left: bool, context: TaskContext, emit: Emit
@@ -178,7 +178,7 @@ class ForeignKeyRows:
 
 
 def result_link(name: str, shape: FlowShape, needs_old: bool) -> Link:
-    """Stage C."""
+    """Return the operator of stage C: results of outdated left rows are dropped."""
     keys = StateKeys(shape.key_types)
     rows = RowShape(shape.columns)
 

@@ -69,7 +69,7 @@ class InProcessQuery:
         return self._left is not None and self._left <= 0
 
     def take(self, record: KafkaRecord) -> list[OutputRecord]:
-        """Return the records that this one gives; `rows` has them as values."""
+        """Return the output records for this input record; `rows` has them as values."""
         self.rows = []
         out: list[OutputRecord] = []
         pending = deque([record])

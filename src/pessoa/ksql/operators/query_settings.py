@@ -16,7 +16,7 @@ COLLECT_SET_LIMIT = "ksql.functions.collect_set.limit"
 
 
 class StillSurroundings:
-    """A clock that stands and chance that repeats: for cases and tests."""
+    """A clock that stands still and repeatable random numbers: for cases and tests."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms

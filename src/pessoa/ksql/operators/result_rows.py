@@ -34,7 +34,7 @@ class ResultRow(NamedTuple):
 
 
 class Projection:
-    """Events to rows of the result."""
+    """Makes rows of the result from events."""
 
     def __init__(self, step: ProjectStep, shape: FlowShape, around: Surroundings, place: Place) -> None:
         self._shape = shape
@@ -52,7 +52,7 @@ class Projection:
 
 
 class ResultWriter:
-    """Rows of the result to records of the sink's topic."""
+    """Makes records of the sink topic from rows of the result."""
 
     def __init__(self, plan: LogicalPlan, schemas: SchemaSource, settings: QuerySettings, place: Place) -> None:
         sink = plan.sink

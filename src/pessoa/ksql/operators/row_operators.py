@@ -95,7 +95,7 @@ def _uses_only(typed: Typed, names: set[str]) -> bool:
 
 
 def key_function(typed: Typed, shape: FlowShape, around: Surroundings, place: Place) -> Callable[[Event], Value]:
-    """Return what computes a join's key of an event: the event's own key, if that is what ON names."""
+    """Return the function for an event's join key: the event's own key if ON names that."""
     if isinstance(typed.node, Column) and len(shape.key_names) == 1 and typed.column in shape.key_names[0]:
         # Behind an outer join the column of the side that is missing is null, and the key is not.
         return lambda event: None if event.key is None else event.key[0]
@@ -104,7 +104,7 @@ def key_function(typed: Typed, shape: FlowShape, around: Surroundings, place: Pl
 
 
 def row_functions(typed: Sequence[Typed], around: Surroundings, place: Place) -> list[RowFunction]:
-    """Return what computes columns; one that fails is null, and logged."""
+    """Return the functions for columns; one that fails gives null and is logged."""
     return [or_null(compile_expression(one, around), place.log) for one in typed]
 
 

@@ -8,7 +8,7 @@ Rows wait in entries by key and a span of time, so that a row looks at two or th
 - without GRACE (grace_ms None) it goes out at once, padded with nulls, and later again with each partner (eager);
 - with GRACE it goes out when its window closes, and only if there was no partner.
 
-A row whose window is closed when it comes is padded at once, and waits for nobody.
+A row whose window is closed when it comes is padded at once, and waits for no partner.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ KeyOf = Callable[[Event], Value]
 def stream_table_join(
     name: str, table: FlowShape, key_of: KeyOf, keeps_left: bool, context: TaskContext, emit: Emit
 ) -> tuple[Emit, Emit]:
-    """Return what takes the stream's events, and what takes the table's."""
+    """Return the consumers of the stream's events and of the table's changes."""
     rows = TableRows(name, table)
     state = context.state
 
@@ -48,7 +48,7 @@ def table_table_join(
     context: TaskContext,
     emit: Emit,
 ) -> tuple[Emit, Emit]:
-    """Return what takes the changes of the left table, and of the right. A side that is kept needs no partner."""
+    """Return the consumers of the left and of the right table's changes. An outer side needs no partner."""
     tables = (TableRows(f"{name}-left", shapes[0]), TableRows(f"{name}-right", shapes[1]))
     state = context.state
 
@@ -72,7 +72,7 @@ def table_table_join(
         emit(Event(event.key, joined(side, event.row, other, key), time, event.window, old, event.headers))
 
     def _counts(side: int, event: Event, before: StoredRow | None, partner: StoredRow | None) -> bool:
-        """Whether the change can change the result: not if the partner that it needs is missing, before and after."""
+        """Whether the change can affect the result: not if a required partner is missing before and after."""
         if partner is not None:
             return True
         return keeps[side] and not (event.row is None and before is None)

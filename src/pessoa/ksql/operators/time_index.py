@@ -114,7 +114,7 @@ class StreamTime:
         self._name = name
 
     def advance(self, timestamp_ms: int) -> int:
-        """Return stream time behind an event with this timestamp."""
+        """Advance stream time by an event with this timestamp, and return it."""
         data = self._state.get(self._name, b"time")
         seen = -1 if data is None else int.from_bytes(data, "big", signed=True)
         if timestamp_ms <= seen:

@@ -114,7 +114,7 @@ class TopologyBuilder:
         self.stages.append(CompiledStage(stage.inputs, stage.root, output, self._place, stage.has_state, stage_output))
 
     def _store(self, kind: str) -> str:
-        """Return a name for a store: the operators of a plan are always built in the same order."""
+        """Return a name for a state store: the operators of a plan are always built in the same order."""
         self._stores += 1
         return f"{self._stores}-{kind}"
 
@@ -179,7 +179,7 @@ class TopologyBuilder:
     # Repartitioning
 
     def _moved(self, flow: _Flow, partition_key: PartitionKey, key_side_: Side | None) -> _Flow:
-        """Return the flow with its rows in the tasks of their new keys."""
+        """Return the flow repartitioned by its new key."""
         if flow.is_bare:
             program = flow.stage.inputs[0]
             program.partition_key = partition_key
@@ -204,7 +204,7 @@ class TopologyBuilder:
         return _Flow(_Stage([program], InputNode(0)), shape, key_side=key_side_)
 
     def _partition_key(self, side: Side | None) -> PartitionKey:
-        """Return what places an event by its key: as the side writes it, else in a form of our own."""
+        """Return the function for an event's partition key: as the side serialises it, else in our own form."""
         if side is None:
             return lambda event: None if event.key is None else pack_any(event.key)
         codec = side_codec(side, self.schemas)
@@ -311,7 +311,7 @@ class TopologyBuilder:
         return replace(flow.shape, key_types=(typed.type,))
 
     def _target_side(self, step: JoinStep, left: _Flow, right: _Flow) -> Side | None:
-        """Return how keys are written where the joined rows lie."""
+        """Return the format of the keys by which the joined rows are partitioned."""
         if not step.repartition_right:
             return right.key_side
         if not step.repartition_left:
@@ -341,7 +341,7 @@ class TopologyBuilder:
         return self._moved(flow, self._partition_key(side), side)
 
     def _merged(self, left: _Flow, right: _Flow, binding: JoinBinding) -> _Flow:
-        """Return one stage of both: the right side is an input more."""
+        """Return both stages as one: the right side becomes another input."""
         index = len(left.stage.inputs)
         stage = left.stage
         stage.inputs = [*stage.inputs, *right.stage.inputs]

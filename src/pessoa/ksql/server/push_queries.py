@@ -37,7 +37,7 @@ _RESET = "auto.offset.reset"
 
 
 class SystemSurroundings(Surroundings):
-    """The time and chance of this machine."""
+    """The clock and the random numbers of this machine."""
 
     @property
     def now_ms(self) -> int:  # type: ignore[override]
@@ -105,7 +105,7 @@ class RunningQuery:
 
 
 class PushQueries:
-    """Those that run on this server."""
+    """The push queries that run on this server."""
 
     def __init__(self, clients: KafkaClients, schemas: SchemaSource, most: int, default_reset: str) -> None:
         self._clients = clients

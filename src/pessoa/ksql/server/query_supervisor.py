@@ -94,7 +94,7 @@ class QuerySupervisor:
             return self._changed.wait_for(lambda: not self._is_dirty, timeout_s)
 
     def status(self, query_id: str) -> RunnerStatus:
-        """Return how a query fares as far as this server knows."""
+        """Return the status of a query as far as this server knows it."""
         failed = self._failed.get(query_id)
         if failed is not None:
             return RunnerStatus("ERROR", failed.message)

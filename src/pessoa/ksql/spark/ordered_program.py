@@ -85,7 +85,7 @@ class StageProgram:
 
 
 class WallSurroundings:
-    """The time and chance of the machine."""
+    """The clock and the random numbers of the machine."""
 
     @property
     def now_ms(self) -> int:
@@ -96,7 +96,7 @@ class WallSurroundings:
 
 
 def log_failure(failure: ProcessingFailure) -> None:
-    """The processing log of a worker is Spark's log."""
+    """Write a processing failure to Spark's log, which is the processing log of a worker."""
     log.warning(
         "%s: %s (%s-%d at %d)", failure.kind.name, failure.message, failure.topic, failure.partition, failure.offset
     )

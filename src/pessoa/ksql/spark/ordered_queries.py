@@ -2,7 +2,7 @@
 
     sources ─ stage 1 ─ …-repartition ─ stage 2 ─ sink
 
-Internal topics keep their records for as long as the query is there: they are read by nobody else, and records carry
+Internal topics keep their records for as long as the query is there: only the query reads them, and records carry
 the times of their rows, which may be long ago.
 """
 

@@ -42,7 +42,7 @@ def start_of(properties: Mapping[str, str]) -> Start:
 
 
 def choose(plan: LogicalPlan, properties: Mapping[str, str]) -> Choice:
-    """Return the way for a plan, and the reason in a part of a sentence."""
+    """Return whether a plan runs in real-time mode or in micro-batches, and the reason as a part of a sentence."""
     if properties.get(SPEED, "").lower() == MICRO_BATCHES:
         return Choice(None, MICRO_BATCHES, f"{SPEED} says so")
     if delivery_of(properties) == "exactly-once":

@@ -63,12 +63,12 @@ class Sql(NamedTuple):
 
     @property
     def or_null(self) -> str:
-        """What a selected column is: null if the expression fails."""
+        """The SQL of a selected column: null if the expression fails."""
         return f"IF({self.fails}, NULL, {self.value})" if self.fails else self.value
 
     @property
     def is_true(self) -> str:
-        """What a condition is: null and a failure are false."""
+        """The SQL of a condition: null and a failure are false."""
         decided = f"coalesce({self.value}, false)"
         return f"IF({self.fails}, false, {decided})" if self.fails else decided
 
@@ -266,7 +266,7 @@ def _escapes_well(text: str, escape: str) -> bool:
 
 
 def _refuse_pair(left: SqlType, right: SqlType) -> None:
-    """Only what Spark compares without a loss: a BIGINT as a DOUBLE is another number."""
+    """Raise NotNative for types that Spark compares with a loss: a BIGINT as a DOUBLE is another number."""
     spark_type(left) if left != NULL_TYPE else None
     spark_type(right) if right != NULL_TYPE else None
     if left == right or {left, right} in ({INTEGER, BIGINT}, {INTEGER, DOUBLE}) or NULL_TYPE in (left, right):

@@ -168,7 +168,7 @@ class SparkQueryRunner:
             self._running[query.id] = running
 
     def _start_all(self, specs: tuple[QuerySpec, ...]) -> None:
-        """Start all of them or none."""
+        """Start all stages of the query, or none if one fails."""
         started: list[str] = []
         try:
             for spec in specs:
@@ -315,7 +315,7 @@ class SparkQueryRunner:
         return self._ways / f"{engine_name(query_id, 0, 1)}.json"
 
     def _keep_way(self, query_id: str, plan: LogicalPlan, properties: Mapping[str, str]) -> Choice:
-        """Return the way of a query: the one that it went before, if it did."""
+        """Return how the query runs: as before, if it has run before."""
         file = self._way_file(query_id)
         before: Way | None = json.loads(file.read_text())["way"] if file.exists() else None
         if before == "ordered":
