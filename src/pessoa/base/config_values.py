@@ -164,12 +164,12 @@ def one_of_ignoring_case(*choices: str) -> Rule:
 
 
 def any_of(*choices: str) -> Rule:
-    """A list of these, which may be empty."""
+    """Return the rule that a value is a list, perhaps empty, of these choices."""
     return Rule(f"a list of {_either(choices)}", lambda value: isinstance(value, tuple) and set(value) <= set(choices))
 
 
 def some_of(*choices: str) -> Rule:
-    """A list of at least one of these."""
+    """Return the rule that a value is a list of at least one of these choices."""
     return Rule(
         f"a list of at least one of {', '.join(choices)}",
         lambda value: isinstance(value, tuple) and bool(value) and set(value) <= set(choices),

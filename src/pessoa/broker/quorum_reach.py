@@ -54,7 +54,7 @@ async def _accepts(network: Network, host: str, port: int) -> bool:
 
 
 class _Knock(asyncio.Protocol):
-    """A connection that says nothing."""
+    """A TCP connection that sends nothing: it only shows that the port accepts connections."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None

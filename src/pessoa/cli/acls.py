@@ -83,7 +83,7 @@ def make_options() -> Options:
 
 
 class _Late(UsageError):
-    """Found out after the connection was made, so it is printed as a failure of the command."""
+    """A usage error that is found after connecting, so it is printed as a failure of the command."""
 
 
 @tool(make_options)

@@ -86,7 +86,7 @@ class Option:
 
 
 class Given:
-    """What a command line says."""
+    """The parsed options of a command line."""
 
     def __init__(
         self, options: dict[str, Option], values: dict[str, list[str]], words: list[str], line: Sequence[str]
@@ -136,7 +136,7 @@ class Given:
         return [self._as_number(name, text) for text in self.values(name)]
 
     def check_numbers(self) -> None:
-        """Refuse what is no number, for tools that would find out only in the middle of their work."""
+        """Raise for options that are no numbers, before the tool begins its work."""
         for name in self._values:
             if self._options[name].kind in _BOUNDS:
                 try:
@@ -323,7 +323,7 @@ def require(given: Given, *names: str) -> None:
 
 
 def refuse(given: Given, used: str, *others: str) -> None:
-    """`used` may not stand beside any of `others`."""
+    """Raise UsageError if the option `used` is given together with one of `others`."""
     if given.has(used):
         for other in others:
             if given.has(other):

@@ -64,7 +64,7 @@ def _entity_text(entity: Entity) -> str:
 
 
 def _number(value: float) -> str:
-    """As Java prints a double."""
+    """Return the number as Java prints a double."""
     if value != 0 and not 1e-3 <= abs(value) < 1e7:
         mantissa, _, exponent = f"{value!r}".partition("e")
         if not exponent:

@@ -227,7 +227,7 @@ TOP_INTERVAL_S = 1.0
 
 
 def top_rows(queries: list[dict[str, Any]], tables: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Queries, those that need somebody first, and the tables that are kept beside the engine."""
+    """Return the rows of `top`: queries, failed ones first, then the tables that are kept beside the engine."""
     rows: list[tuple[str, ...]] = []
     for query in sorted(queries, key=lambda query: (query["state"] != "FAILED", query["id"])):
         progress = query["progress"]

@@ -48,7 +48,7 @@ class Suggestion(NamedTuple):
 
 
 class Live:
-    """Names from a cluster, kept for a few seconds. A cluster that does not answer has none."""
+    """Names from a cluster, cached for a few seconds; none if the cluster does not answer."""
 
     def __init__(self, servers: str, now: Callable[[], float] = time.monotonic) -> None:
         self.servers = servers

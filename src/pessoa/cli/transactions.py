@@ -247,7 +247,7 @@ def _hanging_row(topic: str, partition: int, one: ProducerState) -> tuple[object
 
 
 def _terminate(cluster: Cluster, chosen: argparse.Namespace) -> None:
-    """A new producer of the same id fences the old one, which aborts what it had open."""
+    """Fence the old producer with a new one of the same transactional id, which aborts its open transaction."""
     from pessoa.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
     name = chosen.transactional_id

@@ -49,7 +49,7 @@ _HEADINGS = ("user", "is", "operations", "on", "from")
 
 
 class Wish(NamedTuple):
-    """The options of a command, as they were given."""
+    """The parsed options of an `acls` command."""
 
     produce: bool = False
     consume: bool = False
@@ -73,7 +73,7 @@ class Wish(NamedTuple):
 
 
 class BadWish(ValueError):
-    """What is missing in a command line, and what to write."""
+    """The command line lacks an option; the sentence says what to write."""
 
 
 def _pattern(kind: ResourceType, name: str) -> Pattern:
@@ -87,13 +87,13 @@ def principal_of(user: str) -> str:
 
 
 def entries_of(user: str, wish: Wish, permission: Permission) -> dict[Pattern, list[Entry]]:
-    """The entries that a wish stands for; raises a `BadWish`."""
+    """Return the ACL entries that the options describe; raises a `BadWish`."""
     _check(wish, permission)
     return _entries(user, wish, permission)
 
 
 def is_meant(user: str, wish: Wish, pattern: Pattern, entry: Entry) -> bool:
-    """Whether an entry is among those that are to be removed: all on what is named, where a wish does not say what."""
+    """Whether an ACL entry is to be removed: without operations, every entry of the user on the named resources is."""
     if not wish.says_what:
         return entry.principal == principal_of(user) and pattern in wish.patterns
     return entry in _entries(user, wish, entry.permission).get(pattern, ())
@@ -125,7 +125,7 @@ def _check(wish: Wish, permission: Permission) -> None:
 
 
 def _is_host(text: str) -> bool:
-    """Entries that exist are removed by any host that they have; new ones get a host that a connection can have."""
+    """Whether the text can be the host of a new entry: an IP address or `*`."""
     try:
         ip_address(text)
     except ValueError:

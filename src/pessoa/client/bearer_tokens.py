@@ -56,7 +56,7 @@ class _Claims(msgspec.Struct):
 
 
 class TokenSettings(NamedTuple):
-    """`repr` shows no secret."""
+    """Where a client gets its OAUTHBEARER token; `repr` shows no secret."""
 
     location: KeyLocation
     client_id: str
@@ -70,7 +70,7 @@ class TokenSettings(NamedTuple):
 
 
 def token_settings(settings: Mapping[str, str]) -> TokenSettings:
-    """Raises `BadSettings`."""
+    """Return the token settings of a client. Raises `BadSettings`."""
     options = login_options(settings)
     retriever = settings.get(_RETRIEVER, "").rpartition(".")[2]
     if retriever and retriever not in _RETRIEVERS:
@@ -100,7 +100,7 @@ def token_settings(settings: Mapping[str, str]) -> TokenSettings:
 
 
 def get_token(settings: Mapping[str, str]) -> str:
-    """A token for one login. Waits for who gives it out. Raises `BadSettings` or `AuthenticationFailed`."""
+    """Return a token for one login; waits for the token endpoint. Raises `BadSettings` or `AuthenticationFailed`."""
     if TOKEN in settings:
         return settings[TOKEN]
     found = token_settings(settings)
@@ -114,7 +114,7 @@ def get_token(settings: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileCallback:
-    """What librdkafka calls when it needs a token: it is told the token and when that ends."""
+    """librdkafka's `oauth_cb`: returns the token of a file and its expiry."""
 
     path: str
 
@@ -166,7 +166,7 @@ def _tls(options: Mapping[str, str]) -> Callable[[], ssl.SSLContext]:
 
 
 def _expiry_s(token: str) -> float:
-    """When a token says that it ends, unverified: that is the broker's business."""
+    """Return the expiry that the token claims, unverified: verification is up to the broker."""
     try:
         part = token.split(".")[1]
         return msgspec.json.decode(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)), type=_Claims).exp

@@ -34,7 +34,7 @@ SOFTWARE_NAME = "pessoa"
 
 
 class ConnectionFailed(Exception):
-    """Refused, reset or silent for too long: another connection, or another broker, may do better."""
+    """The connection was refused, reset or timed out; another connection or broker may work."""
 
 
 class Connection:
@@ -71,11 +71,11 @@ class Connection:
         self._socket.close()
 
     def use(self, secured: socket.socket) -> None:
-        """Speak through TLS from here on."""
+        """Use this TLS socket from here on."""
         self._socket = secured
 
     def version_for(self, kind: type[Message]) -> int:
-        """The highest version that both sides speak."""
+        """Return the highest version of the API that both sides support."""
         found = self._versions.get(kind.api_key)
         if found is None:
             raise Unsupported(f"The node does not support {_api_name(kind)}")

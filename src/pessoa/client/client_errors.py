@@ -84,7 +84,7 @@ _SENTENCES = {
 
 
 def java_name(code: ErrorCode) -> str:
-    """The exception that the Java client throws for this error, with its package."""
+    """Return the full name of the exception that the Java client throws for this error."""
     name = _NAMES.get(code.name)
     if name is None:
         name = "".join(word.capitalize() for word in code.name.split("_")).removesuffix("Exception") + "Exception"
@@ -92,12 +92,12 @@ def java_name(code: ErrorCode) -> str:
 
 
 def sentence(code: ErrorCode) -> str:
-    """What the Java client says about an error of which the broker said nothing more."""
+    """Return the Java client's message for an error to which the broker added none."""
     return _SENTENCES.get(code.name, code.text)
 
 
 class KafkaFailure(Exception):
-    """Something between us and the cluster went wrong. `str()` is the sentence, `java_name` the exception's name."""
+    """A request to the cluster failed. `str()` is the sentence, `java_name` the exception's name."""
 
     java_name = "org.apache.kafka.common.KafkaException"
 
@@ -106,12 +106,12 @@ class KafkaFailure(Exception):
 
     @property
     def java_text(self) -> str:
-        """As `Throwable.toString()` has it."""
+        """Return the text of Java's `Throwable.toString()`."""
         return f"{self.java_name}: {self}"
 
 
 class RequestFailed(KafkaFailure):
-    """A broker refused."""
+    """A broker answered with an error code."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
         self.code = ErrorCode.of(code)
@@ -124,7 +124,7 @@ class TimedOut(KafkaFailure):
 
 
 class Unsupported(KafkaFailure):
-    """The broker does not serve this API, or in no version that we speak."""
+    """The broker does not support this API, or no version of it that we support."""
 
     java_name = f"{PACKAGE}.UnsupportedVersionException"
 
@@ -134,7 +134,7 @@ class BadSettings(KafkaFailure):
 
 
 class CannotConstruct(KafkaFailure):
-    """A client could not even be made; what is wrong with its settings stands behind it."""
+    """A client could not be constructed; the cause says which setting is wrong."""
 
     def __init__(self, client: str, reason: KafkaFailure) -> None:
         super().__init__(f"Failed to construct kafka {client}\nCaused by: {reason.java_text}")

@@ -153,7 +153,7 @@ class Cluster:
                 self._wait_or_give_up(deadline, name, failure)
 
     def retried(self, attempt: Callable[[], T], *, name: str, timeout_ms: int | None = None) -> T:
-        """What `attempt` returns, once it no longer fails with an error that passes."""
+        """Return what `attempt` returns; retriable errors are tried again until the deadline."""
         deadline = self.deadline(timeout_ms)
         while True:
             try:
@@ -186,11 +186,11 @@ class Cluster:
         return NodesAnswer(found.cluster_id, found.controller_id, nodes)
 
     def nodes(self) -> list[Node]:
-        """The nodes that are up, by id."""
+        """The live nodes, by id."""
         return sorted(self.describe(name="listNodes").nodes)
 
     def remember(self, nodes: list[Node]) -> None:
-        """Nodes that an answer named: Metadata and FindCoordinator bring their addresses along."""
+        """Store the addresses of nodes that a Metadata or FindCoordinator response named."""
         self._nodes.update((node.node_id, node) for node in nodes)
 
     def node(self, node_id: int) -> Node:
@@ -199,7 +199,7 @@ class Cluster:
         return self._nodes[node_id]
 
     def coordinator(self, key: str, *, transactions: bool = False) -> int:
-        """The id of the node that looks after a group, or a transactional id."""
+        """Return the id of the coordinator of a group or transactional id."""
         from pessoa.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
         request = FindCoordinatorRequest(key_type=1 if transactions else 0, coordinator_keys=[key])

@@ -83,7 +83,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Group:
 
 
 def at_coordinator(cluster: Cluster, group_id: str, attempt: Callable[[int], T]) -> T:
-    """Call with the coordinator's id, and again with the new one's after it moved."""
+    """Call with the coordinator's id, and again with the new coordinator's if it moved."""
 
     def once() -> T:
         return attempt(cluster.coordinator(group_id))
@@ -167,7 +167,7 @@ def _classic_group(cluster: Cluster, group_id: str, node: int) -> Group:
 
 
 def _assignment(data: bytes) -> list[TopicPartition]:
-    """What a member of a classic group was given: a version, then ConsumerProtocolAssignment."""
+    """Return a classic member's assignment: a version, then ConsumerProtocolAssignment."""
     if not data:
         return []
     from pessoa.wire.stored.consumer_protocol import ConsumerProtocolAssignment
@@ -205,7 +205,7 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, C
 
 
 def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit in the name of a group without members."""
+    """Commit offsets for a group without members."""
     from pessoa.wire.api.offset_commit import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -248,7 +248,7 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
 def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """What became of each partition. Raises RequestFailed where the group as a whole is refused."""
+    """Return the outcome for each partition. Raises RequestFailed if the group as a whole is refused."""
     from pessoa.wire.api.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,

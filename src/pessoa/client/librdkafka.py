@@ -126,7 +126,7 @@ def _texts(bearer: Mapping[str, str | FileCallback]) -> dict[str, str]:
 
 
 def _java_stores(settings: Mapping[str, str]) -> dict[str, str]:
-    """What is in key and trust stores of Java's, which librdkafka does not read."""
+    """Return the contents of Java key and trust stores as PEM: librdkafka does not read them."""
     if not any(key.endswith("store.location") for key in settings):
         return {}
     from pessoa.client.tls_stores import stores_as_pem
@@ -156,7 +156,7 @@ def serialiser_settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_addresses(servers: str, client: str) -> None:
-    """Refuse what is no address. librdkafka would look for it for minutes."""
+    """Raise for an invalid address: librdkafka would retry it for minutes."""
     from pessoa.client.client_errors import BadSettings, CannotConstruct
     from pessoa.client.cluster_client import parse_addresses
 
@@ -174,7 +174,7 @@ def _credentials(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _known(settings: dict[str, str], warn: Callable[[str], None]) -> dict[str, str]:
-    """Without what this librdkafka does not know. Only it can say, so what is out of the ordinary is offered to it."""
+    """Return the settings without those that this librdkafka does not know; unusual ones are tried on it."""
     from confluent_kafka import KafkaException, Producer
 
     known = {}

@@ -36,7 +36,7 @@ class _Login(NamedTuple):
 
 
 def secure(connection: Connection, plain: socket.socket, settings: Mapping[str, str], deadline: float) -> socket.socket:
-    """The socket after TLS, and with SASL done."""
+    """Return the socket after the TLS handshake and SASL authentication."""
     protocol = settings["security.protocol"].upper()
     if protocol not in ("SSL", "SASL_PLAINTEXT", "SASL_SSL"):
         raise BadSettings(f"Invalid value {protocol} for configuration security.protocol: String must be one of "

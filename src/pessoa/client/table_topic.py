@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Rows as they follow each other in their partitions."""
+    """Consecutive rows of the table's partitions."""
 
     rows: Sequence[Row]
     # The next offset of each partition that has moved. Markers of transactions take offsets too, and have no row.
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
 
 
 class TableReader:
-    """`replay` is called in the reader's thread with all rows, in order."""
+    """Reads tables in its own thread, which calls `replay` with all rows, in order."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class TableReader:
             self._thread.join()
 
     def wait_for_end(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Return when everything that was there at the start has been replayed."""
+        """Return when all rows up to the end offsets at the start have been replayed."""
         self._wait(lambda: not self._unread, timeout_s, "could not be read to its end")
 
     def wait_until(self, partition: TablePartition, offset: int, timeout_s: float = TIMEOUT_S) -> None:
@@ -167,7 +167,7 @@ class TableReader:
 
 
 class TableWriter:
-    """`send` keeps the order of its calls; what it returns waits until the row is written."""
+    """Writes rows in the order of the `send` calls; calling what `send` returns waits for the acknowledgement."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._producer = Producer({**_QUIET, **settings, "acks": "all", "enable.idempotence": True, "linger.ms": 0})

@@ -33,7 +33,7 @@ def client_tls_settings(settings: Mapping[str, str]) -> TlsSettings:
 
 
 def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """For the connections of a client. Raises BadSettings."""
+    """Return the TLS context of a client's connections. Raises BadSettings."""
     from pessoa.security.tls.contexts import client_context
 
     try:

@@ -39,7 +39,7 @@ class TopicUnavailable(RuntimeError):
 
 
 class IfExists(Enum):
-    """What becomes of a topic that exists and is not as it was asked for."""
+    """How an existing topic that differs from its specification is handled."""
 
     TAKE = "take it as it is"
     GROW = "add the partitions that are missing"
@@ -49,7 +49,7 @@ class IfExists(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What is asked of a topic; -1 leaves a number to the brokers."""
+    """The wanted configuration of a topic; -1 leaves a number to the brokers."""
 
     name: str
     partitions: int = -1
@@ -98,7 +98,7 @@ def ensure_topic(
 
 
 def delete_topic(admin: AdminClient, name: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Delete a topic that does no harm if it stays."""
+    """Delete a topic; a failure is only logged, since the topic does no harm if it stays."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:
@@ -112,7 +112,7 @@ def delete_topic(admin: AdminClient, name: str, timeout_s: float = TIMEOUT_S) ->
 
 
 def _least(wanted: TopicSpec) -> int:
-    """How many partitions the brokers must tell of."""
+    """Return how many partitions the brokers' metadata must show."""
     return wanted.partitions if wanted.if_exists is IfExists.GROW else 1
 
 

@@ -66,7 +66,7 @@ class Accounts:
         return self._authenticator is not None or self._has_proxy
 
     async def log_in(self, name: str, password: str) -> str:
-        """The token of a new session. 401 for a wrong password."""
+        """Return the token of a new session. 401 for a wrong password."""
         text = base64.b64encode(f"{name}:{password}".encode()).decode()
         return await self.log_in_by(f"Basic {text}")
 
@@ -97,7 +97,7 @@ class Accounts:
         return Person(caller.name, self._role_of(caller.name))
 
     def by_cookie(self, token: str | None) -> Person | None:
-        """The person of a session, which this use prolongs; None without one."""
+        """Return the user of a session and prolong it; None without a session."""
         found = self.of_session(token)
         if found is not None and self.demands_login:
             self._sessions[token or ""] = (found, time.monotonic() + self._idle_s)
@@ -116,7 +116,7 @@ class Accounts:
         return Person(name, min(role, self._role_of(name), key=ROLES.index))
 
     def seconds_left(self, token: str | None) -> float:
-        """How long the session lasts without further use; 0 once it has ended. Asking does not prolong it."""
+        """Return the seconds until the session expires without further use; 0 if it has. Does not prolong it."""
         known = self._sessions.get(token or "")
         return 0.0 if known is None else max(0.0, known[1] - time.monotonic())
 

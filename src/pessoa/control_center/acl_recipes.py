@@ -21,7 +21,7 @@ class BadRecipe(ValueError):
 
 
 def acls_for(kind: str, principal: str, topics: str, group: str, outputs: str = "") -> list[Acl]:
-    """`topics` and `outputs` are lists with commas; `outputs` is of streams alone. Raises `BadRecipe`."""
+    """Return the ACLs. `topics` and `outputs` are comma-separated; only streams has `outputs`. Raises `BadRecipe`."""
     if kind not in KINDS:
         raise BadRecipe(f"There is no kind {kind!r}: choose one of {', '.join(KINDS)}.")
     type_, colon, name = principal.strip().partition(":")

@@ -30,7 +30,7 @@ _WEBHOOK_S = 5.0
 
 
 class BadRule(ValueError):
-    """A rule that cannot be; the sentence says why."""
+    """An alert rule is invalid; the sentence says why."""
 
 
 class Facts(NamedTuple):
@@ -66,7 +66,7 @@ def check_rule(rule: AlertRule) -> None:
 
 
 def shown_rules(rules: Iterable[AlertRule], *, to_admin: bool) -> list[AlertRule]:
-    """The rules as a user sees them. The path of a webhook is often its password, so others see its host alone."""
+    """Return the rules as a user may see them: a webhook's path is often its password, so only its host is shown."""
     if to_admin:
         return list(rules)
     return [
@@ -76,7 +76,7 @@ def shown_rules(rules: Iterable[AlertRule], *, to_admin: bool) -> list[AlertRule
 
 
 def evaluate(rules: Iterable[AlertRule], facts: Facts) -> list[Firing]:
-    """What is wrong now. A value fires when it is above the threshold of its rule."""
+    """Return the alerts that fire now: values above the threshold of their rule."""
     found = []
     for rule in rules:
         if not rule.is_on:
@@ -108,7 +108,7 @@ class AlertBook:
         return f"<AlertBook: {len(self.firing)} firing>"
 
     def note(self, found: Iterable[Firing], now_ms: int) -> list[AlertEvent]:
-        """What began and what ended since the last call."""
+        """Return the alerts that began and ended since the last call."""
         now = {(one.rule, one.subject): one for one in found}
         changes = [
             AlertEvent(now_ms, one.rule, "firing", one.text) for key, one in now.items() if key not in self.firing

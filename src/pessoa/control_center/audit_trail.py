@@ -47,7 +47,7 @@ class AuditLog:
             self._file.emit(logging.LogRecord("audit", logging.INFO, "", 0, text, None, None))
 
     def of_cluster(self, name: str) -> AuditLog:
-        """The same log for the changes of one of several clusters, which it names in their targets."""
+        """Return a view of this log that prefixes targets with the cluster's name."""
         found = copy(self)
         found._prefix = f"{name}: "
         return found

@@ -26,7 +26,7 @@ class BadBinary(ValueError):
 
 
 def decode_cbor(data: bytes) -> JsonValue:
-    """The one item that `data` is. Raises `BadBinary`."""
+    """Return the one item that `data` encodes. Raises `BadBinary`."""
     reader = _Cbor(data)
     found = reader.item(0)
     if reader.at != len(data):
@@ -76,7 +76,7 @@ class _Cbor:
         return found
 
     def _number(self, small: int) -> int | None:
-        """The argument of a head; None for an indefinite length."""
+        """Return the argument of an item's head; None for an indefinite length."""
         if small < 24:
             return small
         if small == 31:
@@ -91,7 +91,7 @@ class _Cbor:
         return value if abs(value) <= _EXACT else str(value)
 
     def _pieces(self, kind: int) -> bytes:
-        """The bytes of a string of indefinite length: definite pieces of the same kind, then a break."""
+        """Return the bytes of a string of indefinite length: definite pieces of the same kind, then a break."""
         found = bytearray()
         while (head := self._take(1)[0]) != 0xFF:
             length = self._number(head & 31)

@@ -25,14 +25,14 @@ _FIRST = ("time", "level", "client_id", "principal", "host", "request", "api", "
 
 
 class LogLines(NamedTuple):
-    """The newest lines first; `columns` are empty for lines of plain text."""
+    """Log lines, the newest first; `columns` is empty for plain text."""
 
     columns: list[str]
     rows: list[list[str]]
 
 
 def log_path(home: str | None, broker: int, kind: str) -> Path | None:
-    """Where a broker of this machine's platform has this log; None where there is no such platform."""
+    """Return the path of a broker's log on this machine; None if no `pessoa up` runs here."""
     if home is None or kind not in KINDS:
         return None
     folder = Path(home) / "logs"
@@ -42,7 +42,7 @@ def log_path(home: str | None, broker: int, kind: str) -> Path | None:
 
 
 def read_tail(path: Path, count: int, wanted: str = "") -> LogLines:
-    """The newest `count` lines that have `wanted` in them, in any case. An OSError where the file cannot be read."""
+    """Return the newest `count` lines that contain `wanted`, ignoring case. OSError if the file cannot be read."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - TAIL_BYTES))

@@ -131,7 +131,7 @@ class Config:
 
 
 def ldap_settings(config: Config) -> LdapSettings | None:
-    """Raises a `ConfigProblem`."""
+    """Return the LDAP settings. Raises a `ConfigProblem`."""
     if not config.ldap_url:
         return None
     found = LdapSettings(
@@ -166,7 +166,7 @@ def glue_schemas(config: Config, environment: Mapping[str, str]) -> GlueSchemas 
 
 
 def from_properties(given: Mapping[str, str]) -> Config:
-    """Raises a `ConfigProblem`."""
+    """Return the settings of the control centre. Raises a `ConfigProblem`."""
     plain = {_without_name(key): value for key, value in given.items()}
     config = read_settings(Config(), plain)
     try:
@@ -209,7 +209,7 @@ def _registry(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clusters(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """What is said of each further cluster, by its name and without the beginning of its keys."""
+    """Return the settings of each further cluster, by its name and without the key prefix."""
     found: dict[str, dict[str, str]] = {}
     for key, value in given.items():
         if match := _CLUSTER.fullmatch(key):

@@ -51,7 +51,7 @@ _CREATION_POLL_S = 0.02
 
 
 class Remembered(Generic[T]):
-    """The last answer to a question, asked again when it is older than `age_s`; one question is under way at a time."""
+    """Caches the last answer to a request for `age_s`; one request is in flight at a time."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], age_s: float) -> None:
         self._ask = ask
@@ -73,7 +73,7 @@ class Remembered(Generic[T]):
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """Brokers and topics, as one answer each says them."""
+    """Brokers and topics, each from one response."""
 
     nodes: NodesAnswer
     topics: Mapping[str, TopicInfo]
@@ -114,7 +114,7 @@ class GroupOffsets:
     starts: Mapping[TopicPartition, StartOffset] = field(default_factory=dict)
 
     def offsets_of(self, topic: str) -> dict[TopicPartition, int]:
-        """Where the group is in each partition of a topic that it has been in."""
+        """Return the group's committed offset in each partition of a topic."""
         found = {at: one.offset for at, one in self.committed.items()}
         found |= {at: one.offset for at, one in self.starts.items() if one.offset is not None}
         return {at: offset for at, offset in found.items() if at[0] == topic}
@@ -141,7 +141,7 @@ class ClusterWatch:
         return f"<ClusterWatch of {self._link!r}>"
 
     def forget(self) -> None:
-        """After a change: the next question goes to the cluster."""
+        """Drop the cached answers after a change: the next request goes to the cluster."""
         for one in (self._image, self._sizes, self._groups):
             one.forget()
         self._ends.clear()
@@ -252,7 +252,7 @@ class ClusterWatch:
         favourites: frozenset[str] = frozenset(),
         only_favourites: bool = False,
     ) -> TopicPage:
-        """One page of the list. Favourites stand first where it is sorted by name."""
+        """Return one page of the topic list. Favourites come first if it is sorted by name."""
         image = await self.image()
         wanted = search.casefold()
         infos = [
@@ -304,7 +304,7 @@ class ClusterWatch:
         return self._ends.get(topic, (0.0, {}))[1]
 
     async def ends(self, topics: Sequence[str], *, age_s: float = ENDS_S) -> dict[str, dict[int, Ends]]:
-        """The ends of these topics' partitions; a partition without a leader is left out."""
+        """Return the log start and end offsets of these topics' partitions, without partitions that have no leader."""
         now = time.monotonic()
         old = [name for name in topics if now - self._ends.get(name, (float("-inf"), {}))[0] > age_s]
         if old:
@@ -320,7 +320,7 @@ class ClusterWatch:
         return {name: self._known_ends(name) for name in topics}
 
     def topic_rate(self, topic: str) -> float | None:
-        """Messages per second, by the ends that were asked for last; None where they were asked for once."""
+        """Return messages per second by the last two end offsets; None if they were fetched once."""
         return self._rates.rate(f"topic:{topic}")
 
     def _note_ends(self, topics: Iterable[str], found: Mapping[TopicPartition, Ends]) -> None:
@@ -365,11 +365,11 @@ class ClusterWatch:
         return found
 
     def group_states(self, name: str) -> list[tuple[int, str]]:
-        """When the group was seen to change its state, oldest first."""
+        """Return the times of the group's state changes, oldest first."""
         return list(self._group_states.get(name, ()))
 
     async def group_lags(self) -> dict[str, dict[TopicPartition, int]]:
-        """For each group, what each partition has that it has not committed."""
+        """Return each group's lag by partition."""
         groups = await self.groups()
         image = await self.image()
         topics = sorted({at[0] for group in groups.values() for at in group.committed if at[0] in image.topics})
@@ -385,7 +385,7 @@ class ClusterWatch:
         }
 
     async def group_rate(self, name: str) -> float | None:
-        """Messages per second by which the group's committed offsets move; None where they were seen once."""
+        """Return how many offsets the group commits per second; None if its offsets were fetched once."""
         group = (await self.groups()).get(name)
         if group is None:
             return None
@@ -413,7 +413,7 @@ class ClusterWatch:
     # Charts.
 
     async def sample(self) -> None:
-        """Note what charts show of this moment."""
+        """Record the values of this moment for the charts."""
         now_ms = int(time.time() * 1000)
         image = await self.image()
         lags = await self.group_lags()
@@ -441,8 +441,7 @@ class ClusterWatch:
 
 
 def _controller(cluster: Cluster, nodes: NodesAnswer) -> int:
-    """The active controller. Brokers of KRaft name any broker as the controller, so the quorum is asked who leads
-    it."""
+    """Return the active controller. KRaft brokers name any broker in Metadata, so DescribeQuorum is asked."""
     from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
 
     topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
@@ -456,7 +455,7 @@ def _controller(cluster: Cluster, nodes: NodesAnswer) -> int:
 
 
 def is_internal(info: TopicInfo) -> bool:
-    """Kafka's own, and those that the services keep their state in."""
+    """Whether a topic is internal: one of Kafka's, or one in which a service keeps its state."""
     return info.is_internal or info.name.startswith(("_", "connect-configs", "connect-offsets", "connect-status"))
 
 

@@ -15,7 +15,7 @@ _OWN = {
 
 
 def config_rows(cluster: Cluster, kind: ResourceType, name: str) -> list[ConfigRow]:
-    """What was set comes first. Secrets have no value."""
+    """Return the configs of a topic or broker, those that were set first. Secrets have no value."""
     resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
     node = int(name) if kind is ResourceType.BROKER else None

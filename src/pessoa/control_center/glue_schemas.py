@@ -49,14 +49,14 @@ class GlueFrame(NamedTuple):
 
 
 class GlueDecoded(NamedTuple):
-    """`kind` is avro, json or protobuf."""
+    """A decoded record; `kind` is avro, json or protobuf."""
 
     kind: str
     value: JsonValue
 
 
 class _Answer(msgspec.Struct, rename="pascal"):
-    """Of Glue's GetSchemaVersion."""
+    """The response of Glue's GetSchemaVersion."""
 
     schema_definition: str
     data_format: str
@@ -93,7 +93,7 @@ class GlueSchemas:
         return f"<GlueSchemas of {self._endpoint}>"
 
     def decode(self, data: bytes) -> GlueDecoded | None:
-        """What a framed record says; None for bytes of another format. Raises a `DataProblem` or `SchemaProblem`."""
+        """Return the decoded record; None for bytes of another format. Raises a `DataProblem` or `SchemaProblem`."""
         frame = unframe(data)
         if frame is None:
             return None
@@ -139,7 +139,7 @@ class GlueSchemas:
 
 
 def reader_of(kind: str, text: str) -> Callable[[bytes], JsonValue]:
-    """What reads the payloads of a schema. Raises a `SchemaProblem`."""
+    """Return the decoder for the payloads of a schema. Raises a `SchemaProblem`."""
     codec = codec_for(kind, text)
     if kind != PROTOBUF:
         return codec.to_json
@@ -171,7 +171,7 @@ def message_paths(text: str, imports: Mapping[str, str] | None = None) -> dict[s
 
 
 def _varint(data: bytes) -> tuple[int, int]:
-    """The number at the beginning, and where what follows begins."""
+    """Return the number at the beginning, and the position after it."""
     value = 0
     # A number of 32 bits has five bytes at most.
     for at, byte in enumerate(data[:5]):

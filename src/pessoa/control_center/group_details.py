@@ -106,7 +106,7 @@ def _streams_group(cluster: Cluster, group: str) -> GroupDetails:
 
 
 def task_names(tasks: list[TaskIds]) -> list[str]:
-    """`0_2`, as Kafka Streams names the task of partition 2 of subtopology 0."""
+    """Return task ids as Kafka Streams writes them: `0_2` is partition 2 of subtopology 0."""
     return sorted(f"{one.subtopology_id}_{number}" for one in tasks for number in one.partitions)
 
 

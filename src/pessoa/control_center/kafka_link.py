@@ -56,7 +56,7 @@ class KafkaLink:
         return f"<KafkaLink to {self.servers}>"
 
     async def ask(self, question: Callable[[Cluster], T]) -> T:
-        """What the question returns. Raises an `HttpProblem`."""
+        """Run the function with a `Cluster` in a worker thread and return its result. Raises an `HttpProblem`."""
 
         def run() -> T:
             cluster: Cluster | None = getattr(self._own, "cluster", None)
@@ -71,7 +71,7 @@ class KafkaLink:
             raise problem_of(failure) from failure
 
     def client_settings(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's settings of a client of this cluster."""
+        """Return the librdkafka settings of a client of this cluster."""
         return dict(self._librdkafka)
 
     def consumer(self, *, wants_ends: bool = False) -> Consumer:
@@ -103,7 +103,7 @@ class KafkaLink:
     async def produce(
         self, topic: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes]], partition: int = -1
     ) -> tuple[int, int]:
-        """Partition and offset of the record, once all in-sync replicas have it."""
+        """Return partition and offset of the record, once it is acknowledged by all in-sync replicas."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[int, int]] = loop.create_future()
 

@@ -49,7 +49,7 @@ class LdapSettings:
     editor_groups: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """Raises a `ConfigProblem`."""
+        """Raise a `ConfigProblem` if settings are missing or contradict each other."""
         parts = urlsplit(self.url)
         if parts.scheme not in _PORTS or not parts.hostname:
             raise ConfigProblem("pessoa.control.center.ldap.url", self.url, "it must be ldap://host or ldaps://host")
@@ -83,7 +83,7 @@ class LdapDirectory:
         return self._roles.get(name)
 
     def log_in(self, name: str, password: str) -> int | None:
-        """0 for a right password, None for a wrong one. `ConnectionFailed` where the directory cannot be asked."""
+        """Return 0 for a right password, None for a wrong one. `ConnectionFailed` if the directory does not answer."""
         if not name or not password:
             return None
         try:
@@ -155,7 +155,7 @@ class LdapConnection:
             self._socket.close()
 
     def bind(self, entry: str, password: str) -> None:
-        """Raises LdapRefused."""
+        """Bind as this user. Raises LdapRefused."""
         body = integer(3) + octets(entry) + tlv(_SIMPLE, password.encode())
         self._send(tlv(_BIND, body))
         tag, value = self._receive()
@@ -187,7 +187,7 @@ class LdapConnection:
         self._socket.sendall(tlv(_SEQUENCE, integer(self._number) + operation))
 
     def _receive(self) -> tuple[int, bytes]:
-        """Tag and content of the next operation that the directory sends."""
+        """Return tag and content of the next operation that the directory sends."""
         while True:
             whole = _split(self._buffer)
             if whole is not None:
@@ -224,7 +224,7 @@ def octets(text: str) -> bytes:
 
 
 def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tags and contents, one after the other. ValueError for what is no BER."""
+    """Return tags and contents, in order. ValueError for malformed BER."""
     while data:
         found = _split(data)
         if found is None:
@@ -235,7 +235,7 @@ def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _split(data: bytes) -> tuple[int, bytes, int] | None:
-    """Tag and content of the first element, and how long it is; None while it is not whole."""
+    """Return tag and content of the first element, and its length; None while it is incomplete."""
     if len(data) < 2:
         return None
     size, start = data[1], 2

@@ -97,7 +97,7 @@ class _Member:
 
 
 class Lesson:
-    """Blocking parts run in threads of their own; `end` may be called more than once."""
+    """A running lesson with its own threads; `end` may be called more than once."""
 
     def __init__(self, settings: dict[str, str | int | float | bool]) -> None:
         self.topic = f"classroom-{token_hex(3)}"
@@ -167,7 +167,7 @@ class Lesson:
             one.end()
 
     def join(self) -> None:
-        """Wait until its threads have ended; for a thread that may wait."""
+        """Wait until the threads of the lesson have ended."""
         if self._thread.is_alive():
             self._thread.join(10)
         for one in self._members:
@@ -192,7 +192,7 @@ class Lesson:
         self.end()
 
     def _wait(self, producer: Producer, until_s: float) -> None:
-        """Acknowledgements are noted as they come, so that their times are those of the brokers."""
+        """Poll the producer until the time is up, so that acknowledgements are noted when they arrive."""
         while time.monotonic() < until_s and not self._changed.is_set():
             producer.poll(0.05)
 

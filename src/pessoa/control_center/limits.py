@@ -23,7 +23,7 @@ class BadLimit(ValueError):
 
 class Limits:
     def __init__(self, patterns: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
-        """By user, then by kind."""
+        """The patterns by user, then by kind of resource."""
         self._patterns = patterns
 
     def __repr__(self) -> str:
@@ -42,13 +42,13 @@ class Limits:
         return self.allow(person, kind, "\x00")
 
     def demand(self, person: Person, kind: str, name: str) -> None:
-        """403 where the user may not."""
+        """Raise 403 if the user may not touch the resource."""
         if not self.allow(person, kind, name):
             raise HttpProblem(403, f"{person.name} may not use the {kind} {name}: pessoa.control.center.limits.", 40303)
 
 
 def parse_limits(text: str) -> Limits:
-    """Raises `BadLimit`."""
+    """Return the limits that the text describes. Raises `BadLimit`."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for rule in filter(None, (one.strip() for one in text.replace("\n", ";").split(";"))):
         user, colon, items = rule.partition(":")

@@ -15,7 +15,7 @@ MAX_NODES = 120
 
 
 class Flow(NamedTuple):
-    """One thing that is not a topic, with the topics that it reads and writes."""
+    """A node of the graph that is not a topic, with the topics that it reads and writes."""
 
     kind: str  # connector, query, pipeline, group
     name: str

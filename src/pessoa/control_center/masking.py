@@ -55,7 +55,7 @@ def paths_for(rules: Iterable[MaskRule], topic: str) -> tuple[tuple[str, ...], .
 
 
 def masked(value: JsonValue, root: str, paths: Iterable[tuple[str, ...]]) -> JsonValue:
-    """The value with what the paths name replaced; `root` is key, value or headers."""
+    """Return the value with the fields at these paths masked; `root` is key, value or headers."""
     try:
         for path in paths:
             if path[0] == ANYWHERE:

@@ -36,7 +36,7 @@ _SCHEMA_BYTES = 8 << 20
 
 
 class Decoded(NamedTuple):
-    """`format` is what was found; `schema_id` where a schema says what the bytes mean."""
+    """A decoded key or value: `format` is what was found, `schema_id` that of its schema if it has one."""
 
     format: str
     value: JsonValue
@@ -45,7 +45,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Blocks while it asks the registry: for threads that read messages."""
+    """Decodes keys and values. Blocks while it asks the registry, so it is for threads that read messages."""
 
     def __init__(
         self, registry: RegistryClient | None, serdes: OwnSerdes | None = None, glue: GlueSchemas | None = None
@@ -64,7 +64,7 @@ class Decoder:
         return (*FORMATS, *self.serdes.names)
 
     def decode(self, data: bytes | None, wanted: str = "auto", topic: str = "", part: str = "") -> Decoded:
-        """What the bytes say in the wanted format; own serdes are asked about the topic and "key" or "value"."""
+        """Return the bytes decoded in the wanted format; own serdes are called with the topic and "key" or "value"."""
         if data is None:
             return Decoded("null", None)
         if wanted in self.serdes.names or (wanted == "auto" and part and self.serdes.names):
@@ -77,7 +77,7 @@ class Decoder:
         return self._by_built_in(data, wanted)
 
     def shows_words_of_bytes(self, topic: str, part: str, wanted: str) -> bool:
-        """Whether what is a text or JSON is shown as such, so that a search may look at the bytes first."""
+        """Whether text and JSON are shown as they are, so that a search may check the bytes first."""
         if wanted != "auto":
             return wanted in ("json", "text")
         try:
@@ -200,7 +200,7 @@ def _xml(data: bytes) -> Decoded:
 
 
 def _guessed_xml(data: bytes) -> Decoded | None:
-    """XML that says so in its first characters. HTML without a declaration stays the text that it is."""
+    """Return XML if the first characters declare it; HTML without a declaration stays text."""
     if not data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml"):
         return None
     found = _xml(data)
@@ -208,7 +208,7 @@ def _guessed_xml(data: bytes) -> Decoded | None:
 
 
 def _guessed_binary(data: bytes) -> Decoded | None:
-    """Smile by its header; of the others a map or an array that is not empty, for in other bytes they fit by chance."""
+    """Return Smile by its header; CBOR or MessagePack only if it is a map or array with content, not by chance."""
     if data[:3] == HEADER and (smile := _smile(data)).trouble is None:
         return smile
     for decode in (_msgpack, _cbor):

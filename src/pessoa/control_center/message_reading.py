@@ -70,7 +70,7 @@ class Message(msgspec.Struct, frozen=True):
     is_cut: bool = False
 
     def fields(self, topic: str) -> dict[str, JsonValue]:
-        """What a filter sees."""
+        """The fields of the message that a filter can refer to."""
         return {
             "key": self.key, "value": self.value, "headers": dict(self.headers), "partition": self.partition,
             "offset": self.offset, "timestamp": self.timestamp, "topic": topic, "size": self.size,
@@ -79,7 +79,7 @@ class Message(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class MessageQuery:
-    """`start` is newest, earliest, offset, time or live; `amount` is the offset or the time of two of them."""
+    """What to read: `start` is newest, earliest, offset, time or live; `amount` is the offset or the time (ms)."""
 
     topic: str
     start: str = "newest"
@@ -105,7 +105,7 @@ class Range(NamedTuple):
 
 @dataclass
 class Progress:
-    """What a page shows of a scan; read by the loop, written by the thread."""
+    """The progress of a scan, written by its thread and shown by the page."""
 
     total: int = 0
     scanned: int = 0
@@ -118,8 +118,8 @@ class Progress:
 
 
 def plan_ranges(query: MessageQuery, ends: Mapping[int, Ends], at_time: Mapping[int, int]) -> dict[int, Range]:
-    """From where to where each partition is read. Newest reads the last `limit` of each partition, but all of a
-    partition where messages are selected, since the matches may be anywhere."""
+    """Return the offset range to read of each partition. `newest` reads the last `limit` records of each partition, but
+    all of a partition if messages are filtered, since the matches may be anywhere."""
     found = {}
     for partition, (earliest, latest) in ends.items():
         if query.partitions is not None and partition not in query.partitions:
@@ -179,7 +179,7 @@ class Scan:
             self.stop()
 
     def take_waiting(self) -> list[Message]:
-        """The messages that wait, without waiting for more: for a page that looks every quarter of a second."""
+        """Return the messages that are queued, without waiting for more."""
         found: list[Message] = []
         while not self._batches.empty():
             batch = self._batches.get_nowait()
@@ -247,7 +247,7 @@ class Scan:
             self._hand_over(taken)
 
     def _is_past_end(self, record: KafkaMessage, open_ends: dict[int, int], is_live: bool) -> bool:
-        """Notes how far the partition was read; True if the record is none to show."""
+        """Note how far the partition was read; return True if the record lies outside of the range to show."""
         error = record.error()
         if error is not None:
             raise KafkaException(error)
@@ -260,7 +260,7 @@ class Scan:
         return end is None or offset >= end
 
     def _close_ends_at_gaps(self, consumer: Consumer, open_ends: dict[int, int]) -> None:
-        """Compaction and control records leave offsets without a record, perhaps at the end of a range."""
+        """Close partitions in which only offsets without a record (compaction, control records) are left."""
         for at in consumer.position([TopicPartition(self.query.topic, number) for number in open_ends]):
             if at.offset >= open_ends[at.partition]:
                 del open_ends[at.partition]
@@ -283,7 +283,7 @@ class Scan:
         return message if query.whole_values else _cut(message)
 
     def _may_match(self, record: KafkaMessage, text: str) -> bool:
-        """A quick look at the bytes before anything is decoded: most messages of a search end here."""
+        """Whether the raw bytes can match the search: most messages are dropped here, before they are decoded."""
         if not self._shows_words_of_bytes or not text.isascii() or "\\" in text:
             return True
         if any(data and may_show(data, self._words) for data in (record.value(), record.key())):
@@ -385,12 +385,12 @@ def _has_text(message: Message, wanted: str) -> bool:
 
 
 def newest(messages: Iterable[Message], limit: int) -> list[Message]:
-    """The newest of them, of all partitions, the last one first."""
+    """Return the newest messages of all partitions, the newest first."""
     return sorted(messages, key=lambda one: (one.timestamp, one.offset), reverse=True)[:limit]
 
 
 def _flattened(message: Message) -> Message:
-    """The message with what is nested deeper than pages and the API show as the text of its JSON."""
+    """Return the message with values that are nested too deeply for pages and the API as JSON text."""
     parts = (message.key, message.value, *(value for _, value in message.headers))
     if not any(_is_deeper(one, _SHOWN_LEVELS) for one in parts):
         return message

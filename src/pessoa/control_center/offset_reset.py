@@ -47,7 +47,7 @@ def plan_reset(
     ends: Mapping[TopicPartition, Ends],
     at_time: Mapping[TopicPartition, int] | None = None,
 ) -> list[ResetRow]:
-    """A row for each partition of `ends`, in order. Raises `BadReset`."""
+    """Return a row for each partition of `ends`, in order. Raises `BadReset`."""
     if way not in WAYS:
         raise BadReset(f"There is no way {way!r} to reset offsets: choose one of {', '.join(WAYS)}.")
     if way in ("time", "shift", "exact") and amount is None:
@@ -75,7 +75,7 @@ def _target(way: str, amount: int, current: int | None, end: Ends, found: int | 
 
 
 def why_not(state: str, kind: str) -> str | None:
-    """Why the offsets of a group cannot be reset now, None if they can."""
+    """Return why the offsets of a group cannot be reset now; None if they can."""
     if state not in RESETTABLE and kind == "share":
         return f"The share group is {state}: stop its members first, or the brokers refuse."
     if state not in RESETTABLE:

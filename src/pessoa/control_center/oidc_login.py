@@ -52,7 +52,7 @@ class OidcLogin:
         return f"<OidcLogin with {self._provider!r}, {len(self._begun)} begun>"
 
     def begin(self, callback: str, after: str) -> tuple[str, str]:
-        """The address of the provider to go to, and the state that the browser must bring back."""
+        """Return the provider's URL to redirect to, and the state that the browser must bring back."""
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
         self._begun[state] = _Begun(verifier, after, time.monotonic() + LOGIN_S)
         while len(self._begun) > PENDING:
@@ -66,7 +66,7 @@ class OidcLogin:
         return f"{self._provider.authorization_url}{joint}{urlencode(query)}", state
 
     async def finish(self, code: str, state: str, cookie: str, callback: str) -> tuple[str, str]:
-        """The id token, and where the user wanted to go. 400 for a login that was not begun in this browser."""
+        """Return the id token, and the page that the user wanted. 400 for a login that this browser did not begin."""
         begun = self._begun.pop(state, None)
         if begun is None or begun.until_s < time.monotonic() or not hmac.compare_digest(state, cookie):
             raise HttpProblem(400, "This login was not begun here, or too long ago; please begin again.")

@@ -45,7 +45,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
 @runtime_checkable
 class Serde(Protocol):
-    """What an element of `SERDES` has."""
+    """The interface of an element of `SERDES`."""
 
     @property
     def name(self) -> str: ...
@@ -55,7 +55,7 @@ class Serde(Protocol):
         ...
 
     def decode(self, data: bytes) -> JsonValue:
-        """What the bytes say; raises for bytes of another format."""
+        """Return the decoded value; raise for bytes of another format."""
         ...
 
 

@@ -41,7 +41,7 @@ def broker_processes(home: str | None) -> dict[int, int]:
 
 
 def kill_broker(home: str | None, broker: int) -> None:
-    """As kill -9. 409 where it is no process of this platform."""
+    """Send SIGKILL to the broker. 409 if it is no process of this platform."""
     pid = broker_processes(home).get(broker)
     if pid is None:
         raise HttpProblem(409, f"Broker {broker} is no process of a `pessoa up` on this machine.")

@@ -61,7 +61,7 @@ class RequestGuard:
         await self._app(scope, receive, send_with_headers)
 
     def refusal(self, kind: str, method: str, host: str | None, origin: str | None) -> str | None:
-        """Why a request is not taken, None if it is."""
+        """Return why a request is refused; None if it is not."""
         name = urlsplit(f"//{host or ''}").hostname or ""
         if not self._takes_any_host and name.lower() not in self._hosts:
             return f"The host {name!r} is not one of this service; pessoa.control.center.hosts names more."
@@ -75,7 +75,7 @@ class RequestGuard:
 
 
 def policy(host: str | None) -> str:
-    """What a page of this host may load. Not every browser takes 'self' for the WebSockets of the same host."""
+    """Return the Content-Security-Policy of this host; not all browsers take 'self' for its WebSockets."""
     is_name = host is not None and _HOST.fullmatch(host) is not None
     return _POLICY.format(sockets=f" ws://{host} wss://{host}" if is_name else "")
 

@@ -58,7 +58,7 @@ class RateMeter:
         self._readings: OrderedDict[str, tuple[Sample, float]] = OrderedDict()
 
     def read(self, name: str, at_ms: int, count: float) -> float | None:
-        """Note a reading; the rate per second, None with the first one. A counter that fell begins again."""
+        """Note a reading and return the rate per second; None for the first. A counter that fell starts again."""
         known = self._readings.get(name)
         if known is None or count < known[0].value:
             self._readings[name] = (Sample(at_ms, count), -1.0)

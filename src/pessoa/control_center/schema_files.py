@@ -92,7 +92,7 @@ def _serde(path: Path, message: str) -> SchemaFileSerde:
 
 
 def _imports(text: str, folder: Path, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """What a file imports from its folder, each after what it imports itself. Google's own files are known."""
+    """Return the files that a file imports from its folder, dependencies first. Google's own files are built in."""
     from pessoa.serde.protobuf.linking import read_proto
 
     for name in read_proto(text).dependency:

@@ -24,7 +24,7 @@ _END = 0xFC
 
 
 def decode_smile(data: bytes) -> JsonValue:
-    """The one value that `data` is. Raises `BadBinary`."""
+    """Return the one value that `data` encodes. Raises `BadBinary`."""
     if data[:3] != HEADER or len(data) < 5:
         raise BadBinary("it does not begin with :)")
     reader = _Smile(data)
@@ -157,7 +157,7 @@ class _Smile:
         return found
 
     def _seven_bits(self) -> bytes:
-        """Bytes that were spread over the low seven bits of more bytes; the last has what was left, to its right."""
+        """Return the bytes that are encoded in the low seven bits of more bytes; the last has the remaining bits."""
         size = self._vint()
         spread = self._take(-(-size * 8 // 7))
         if not size:

@@ -65,7 +65,7 @@ _SYNC_PROTOCOL_VERSION = 5
 _JOIN_NULL_PROTOCOL_VERSION = 7
 
 # What can be allowed with a group, bits by the number of the operation: read, delete, describe, describe and alter
-# configs. Without an authorizer everybody may do all of it.
+# configs. Without an authorizer every principal may do all of it.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 # The first group.version that has them (KIP-848).

@@ -354,7 +354,7 @@ class Segment:
         return place.position if place is not None else self.file.size
 
     def damage_before(self, offset: int) -> tuple[int, int]:
-        """The offset and the position behind the whole batches that lead to `offset`, where `find` met damage."""
+        """Return the next offset and the end position of the last intact batch before the damage that `find` met."""
         next_offset, end = self.base_offset, 0
         for place in self.places():
             next_offset, end = place.last_offset + 1, place.position + place.size

@@ -346,7 +346,7 @@ def refused(code: int) -> OSError:
 
 
 def holders_of(operation: Operation) -> list[Node]:
-    """Those that keep the operation until it is over: its node and the directories that it changes."""
+    """Return the nodes that refer to the operation while it is pending: its own, and the directories it changes."""
     holders: list[Node] = [operation.node]
     for name in (operation.old, operation.new):
         if name is not None and name.directory not in holders:

@@ -78,7 +78,7 @@ class Child:
         self._started_at_s = asyncio.get_running_loop().time()
 
     async def wait_until_ready(self, timeout_s: float) -> bool:
-        """True as soon as the probe answers; False when the process is gone or the time is up."""
+        """Return True as soon as the probe answers; False if the process has ended or the time is up."""
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         while self.is_running and asyncio.get_running_loop().time() < deadline_s:
             if await self.service.is_ready(self.service.host, self.service.port):
@@ -92,7 +92,7 @@ class Child:
         await self._process.wait()
 
     async def stop(self, deadline_s: float) -> bool:
-        """Ask to stop, insist at the deadline (in loop time). True if asking was enough."""
+        """Send SIGTERM, and SIGKILL at the deadline (in loop time). Return True if SIGTERM was enough."""
         if not self.is_running:
             return True
         self._signal(signal.SIGTERM)

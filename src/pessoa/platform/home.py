@@ -85,7 +85,7 @@ def _known_platform(home: Path) -> Platform | None:
 
 
 def _adopted_cluster(home: Path) -> str | None:
-    """The cluster of data that `pessoa broker` left here."""
+    """Return the cluster id of data that `pessoa broker` left in this home."""
     path = home / "broker-1" / "meta.properties"
     return _properties(path).get("cluster.id") if path.exists() else None
 

@@ -32,7 +32,7 @@ _CONNECT_TIMEOUT_S = 1.0
 
 
 class PortTaken(Exception):
-    """The sentence for the user."""
+    """A port is in use; the message is the sentence for the user."""
 
 
 class Reservation:

@@ -45,7 +45,7 @@ class CannotPlan(Exception):
 
 
 class Addresses(NamedTuple):
-    """What services are told about the others."""
+    """The addresses of the other services that a service is given."""
 
     bootstrap_servers: str
     schema_registry: str
@@ -65,7 +65,7 @@ class Offering(NamedTuple):
 
 
 def _told_to_control_center(known: Addresses) -> tuple[str, ...]:
-    """Where everything else is, and where what people set there is kept."""
+    """Return the control centre's settings: the addresses of the other services, and its data directory."""
     scheme = urlsplit(known.schema_registry).scheme
     urls = {"connect.cluster": 8083, "ksql.url": 8088}
     told = {f"confluent.controlcenter.{key}": f"{scheme}://{HOST}:{port + known.shift}" for key, port in urls.items()}
@@ -173,7 +173,7 @@ def plan(
     shift: int = 0,
     secured: SecuredFiles | None = None,
 ) -> list[Service]:
-    """The rows for the supervisor."""
+    """Return the rows of brokers and services for the supervisor."""
     if not 1 <= brokers <= len(BROKER_PORTS):
         raise CannotPlan(f"There can be 1 to {len(BROKER_PORTS)} brokers on one machine, not {brokers}.")
     highest = max(BROKER_PORTS[brokers - 1], *(offering.port for offering in OFFERINGS), TUTORIAL_PORT) + shift
@@ -229,7 +229,7 @@ def _broker(
 
 
 def _open_listeners(port: int, tutorial_port: int, controller_port: int, host: str) -> dict[str, str]:
-    """Listeners that every client of this machine may use."""
+    """Return the listener settings of an unsecured broker: any client of this machine may use them."""
     return {
         "listeners": f"PLAINTEXT://{host}:{port},TUTORIAL://{host}:{tutorial_port},CONTROLLER://{host}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{host}:{port},TUTORIAL://{host}:{port}",

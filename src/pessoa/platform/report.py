@@ -47,7 +47,7 @@ def rows_of(children: Sequence[Child]) -> list[tuple[str, ...]]:
 
 
 def table_for_here(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -> str:
-    """Drawn if standard output is a terminal, plain otherwise."""
+    """Return a drawn table if standard output is a terminal, plain lines otherwise."""
     if sys.stdout.isatty():
         return drawn_table(rows, shutil.get_terminal_size().columns, headings)
     return plain_table(rows, headings)
@@ -95,7 +95,7 @@ def rich_table(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS
 
 
 class PlainView:
-    """Each thing that becomes ready is a line."""
+    """Prints a line for each service that becomes ready."""
 
     def tell(self, text: str) -> None:
         print(text, flush=True)

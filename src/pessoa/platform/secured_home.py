@@ -51,7 +51,7 @@ _PASSWORD_BYTES = 32
 
 
 class SecuredFiles(NamedTuple):
-    """Where what is."""
+    """The paths of the files of a secured home."""
 
     folder: Path
 
@@ -161,7 +161,7 @@ def _authority(files: SecuredFiles, now: datetime) -> Authority:
 
 
 def _login(files: SecuredFiles, name: str, mechanism: str) -> Login:
-    """The login that is there, or a new one."""
+    """Return the login that is on disk, or a new one."""
     path = files.client(name)
     present = read_login(_properties(path)) if path.exists() else None
     if present is None or (present.name, present.mechanism) != (name, mechanism):

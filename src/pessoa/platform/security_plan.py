@@ -9,8 +9,8 @@ Nodes log in with PLAIN because their passwords must be known before there is a 
 of every node. Those of users are in the metadata log (SCRAM), where they can be changed while the cluster runs. Both
 travel within TLS only.
 
-The principals of the nodes and `User:admin` are super users. To everybody else StandardAuthorizer allows what an access
-control list allows, and nothing where there is none.
+The principals of the nodes and `User:admin` are super users. To all other principals StandardAuthorizer allows what an
+access control list allows, and nothing where there is none.
 
 A login is a principal's name with its password; the files of a client are made of one. Services let callers in by the
 same names and passwords (HTTP Basic), so the file of a client says where the schema registry is, too: Confluent's
@@ -21,7 +21,7 @@ serialisers and the console tools that know schemas read that there.
     kafka-rest         every user; it acts as its caller, so the brokers decide what a caller may do
     connect            who may ALTER the cluster: a connector reads files and runs code as the account of the platform
     control-center     who may ALTER the cluster: it sees and changes everything, for whom it lets in
-    ksql-server        who may ALTER the cluster: statements read and write topics as the server, whoever sends them
+    ksql-server        who may ALTER the cluster: statements read and write topics as the server, for any caller
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def read_login(settings: Mapping[str, str]) -> Login | None:
 
 
 def client_settings(login: Login, servers: str, authority: Path, registry: str = "") -> dict[str, str]:
-    """For Kafka's Java clients, and for `--command-config` of the tools."""
+    """Return the settings of a login for Kafka's Java clients, and for `--command-config` of the tools."""
     return {
         **(login_at_registry(login, registry, authority) if registry else {}),
         "bootstrap.servers": servers,

@@ -26,7 +26,7 @@ METADATA_VERSION = 9
 
 
 async def accepts_connections(host: str, port: int) -> bool:
-    """A listener is up: the weakest probe, enough for a process that listens only once it can serve."""
+    """Whether the port accepts connections: enough for a process that listens only once it can serve."""
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), PROBE_TIMEOUT_S)
     except (OSError, TimeoutError):
@@ -36,7 +36,7 @@ async def accepts_connections(host: str, port: int) -> bool:
 
 
 def answers_as_broker(node_id: int) -> Probe:
-    """The broker answers Metadata and is itself among the brokers: clients may be sent to it."""
+    """Whether the broker answers Metadata and lists itself: clients may be sent to it."""
 
     async def probe(host: str, port: int) -> bool:
         # The wire is imported while the brokers are starting, not before.
@@ -83,7 +83,7 @@ def answers_as_secured_broker(node_id: int, client: Path) -> Probe:
 
 
 def answers_health(authority: Path | None = None) -> Probe:
-    """The service says at /health that nothing is wrong: over HTTPS where there is an authority to trust."""
+    """Whether the service reports no problem at /health; over HTTPS if there is an authority to trust."""
     context: ssl.SSLContext | None = None
 
     async def probe(host: str, port: int) -> bool:

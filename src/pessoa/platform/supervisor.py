@@ -73,7 +73,7 @@ class StartFailure(Exception):
 
 
 def _tiers(children: Iterable[Child]) -> list[list[Child]]:
-    """Neighbours of one tier together, in the order of the table."""
+    """Return the rows grouped by tier, in the order of the table."""
     return [list(tier) for _, tier in groupby(children, key=lambda child: child.service.tier or child)]
 
 
@@ -110,7 +110,7 @@ class Supervisor:
         return f"<Supervisor {state} {self.children!r}>"
 
     def run_until_signalled(self) -> int:
-        """The whole life of `pessoa up`; returns the exit code."""
+        """Start the services, watch and stop them; return the exit code of `pessoa up`."""
 
         async def life() -> int:
             for number in (signal.SIGINT, signal.SIGTERM):

@@ -85,7 +85,7 @@ class StreamedResponse(Response):
 class Identity:
     """Who clients log in as: the settings of each kind of them. `repr` shows none."""
 
-    # The principal that consumer instances belong to; empty for the proxy itself, whose instances are everybody's.
+    # The principal that consumer instances belong to; empty for the proxy itself, whose instances any caller may use.
     owner: str
     producer: ClientSettings = field(repr=False)
     consumer: ClientSettings = field(repr=False)

@@ -80,7 +80,7 @@ class Broker:
         self.finish_start()
 
     def begin_start(self) -> None:
-        """Begin, without waiting: a broker that needs others for it waits for them."""
+        """Start without waiting until the broker is ready: it may need other brokers for that."""
         assert self._thread is None, f"{self!r} is running"
         self._thread = threading.Thread(target=self._run_loop, name="pessoa-broker", daemon=True)
         ready: Future[asyncio.AbstractEventLoop] = Future()
@@ -109,7 +109,7 @@ class Broker:
             raise self._bugs.pop(0)
 
     def leave(self) -> None:
-        """Let others take over what it leads. It still runs, and should be stopped next."""
+        """Move its leaders to other brokers (controlled shutdown). It still runs, and should be stopped next."""
         assert self._broker is not None, f"{self!r} is not running"
         self._call(self._broker.leave())
 
@@ -148,7 +148,7 @@ class Broker:
             self._paused = None
 
     def inspect(self, look: Callable[[AnyBroker], T]) -> T:
-        """What `look` finds in the running broker, called in its thread: for tests of the broker itself."""
+        """Return what `look` returns for the running broker, called in its thread: for tests of the broker itself."""
 
         async def found() -> T:
             assert self._broker is not None, f"{self!r} is not running"

@@ -120,13 +120,13 @@ class Cluster:
 
     @property
     def running(self) -> list[int]:
-        """The brokers that can be expected to answer."""
+        """The brokers that run and are not paused."""
         return [node_id for node_id, node in self._nodes.items() if node.is_running and not node.is_paused]
 
     # Starting, stopping, hurting.
 
     def start(self, broker_id: int | None = None) -> None:
-        """One broker, or all that are not running; done when they may serve and all others know it."""
+        """Start one broker, or all that are not running; return when they may serve and the others know them."""
         nodes = [node for node in self._of(broker_id) if not node.is_running]
         for node in nodes:
             node.begin_start()
@@ -135,7 +135,7 @@ class Cluster:
         self.wait_for(self._is_complete, "all brokers know each other")
 
     def stop(self, broker_id: int | None = None) -> None:
-        """One broker, or all, in order."""
+        """Stop one broker, or all, in order."""
         nodes = [node for node in self._of(broker_id) if node.is_running]
         if broker_id is None:
             self.heal()
@@ -182,11 +182,11 @@ class Cluster:
         return self.wait_for(self._controller, "an active controller")
 
     def wait_until_in_sync(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Until every running broker knows of all of them, and every replica that could be in sync is."""
+        """Wait until every running broker knows all others, and every replica that can be in sync is."""
         self.wait_for(self._is_in_sync, "all replicas in sync", timeout_s)
 
     def wait_for(self, look: Callable[[], T | None], what: str, timeout_s: float = _TIMEOUT_S) -> T:
-        """What `look` finds, as soon as it finds something that is true."""
+        """Wait until `look` returns something true, and return that."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             found = look()
@@ -196,8 +196,7 @@ class Cluster:
             time.sleep(_POLL_S)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
-        """Of the brokers that take themselves for its leader, the one with the newest epoch: the others have not heard
-        of it yet."""
+        """Return the broker with the newest leader epoch of those that take themselves for the leader."""
         newest, found = -1, None
         for node_id in self.running:
             known = self._image_of(node_id).topics.by_name.get(topic)
@@ -215,7 +214,7 @@ class Cluster:
         return None
 
     def _is_complete(self) -> bool:
-        """Every broker that runs is live in the eyes of every broker that runs."""
+        """Whether every running broker is alive in the metadata of every running broker."""
         running = set(self.running)
         return all(running <= _live(self._image_of(node_id)) for node_id in running)
 
@@ -257,7 +256,7 @@ def _replication(brokers: int) -> dict[str, str]:
 
 
 def _each(nodes: list[_Node], act: Callable[[Broker], None]) -> None:
-    """Do it to all at once; the first that failed is raised when all are done."""
+    """Call for all brokers at once; raise the first failure when all are done."""
     from concurrent.futures import ThreadPoolExecutor
 
     if not nodes:

@@ -98,12 +98,12 @@ class WiredNetwork:
         transport.hold(self._wires.is_cut(self._broker_id, transport.peer))
 
     def abort_all(self) -> None:
-        """In the broker's own thread: its sockets are closed, as those of a process that is killed."""
+        """Close all sockets, in the broker's own thread, as if its process was killed."""
         for transport in self._transports:
             transport.kill()
 
     def wires_changed(self) -> None:
-        """Called from any thread; done when this broker feels it, unless it is paused or dead."""
+        """Have the broker's thread hold or release its connections. May be called from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._look)
@@ -149,7 +149,7 @@ class _Wrapped(asyncio.BufferedProtocol):
 
 
 class HeldTransport:
-    """As asyncio's transports, as far as our connections use them."""
+    """An asyncio transport that can be held; it has the methods that our connections use."""
 
     def __init__(self, inner: asyncio.Transport, protocol: asyncio.BaseProtocol, peer: int) -> None:
         self.peer = peer
@@ -197,12 +197,12 @@ class HeldTransport:
             asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
 
     def kill(self) -> None:
-        """Close it towards both sides, held or not."""
+        """Close the transport in both directions, held or not."""
         self._is_held = False
         self._inner.abort()
 
     def lost(self, exc: Exception | None) -> None:
-        """The real transport is gone."""
+        """Report the loss of the real transport to the protocol."""
         if not self._is_ended:
             self._is_ended = True
             self._protocol.connection_lost(exc)

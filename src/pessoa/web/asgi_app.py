@@ -55,12 +55,12 @@ HealthBody = Callable[[str | None], object]
 
 
 def error_body(problem: HttpProblem, media_type: str) -> tuple[bytes, str]:
-    """The body of Kafka's HTTP services, in the type that the caller would have got."""
+    """Return the error body of Kafka's HTTP services, in the media type that the caller asked for."""
     return msgspec.json.encode({"error_code": problem.code, "message": problem.message}), media_type
 
 
 class _Request(Request):
-    """Starlette's, without taking an empty query apart."""
+    """A Starlette Request that does not parse an empty query."""
 
     @property
     def query_params(self) -> QueryParams:
@@ -126,7 +126,7 @@ class App:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Surrounds the time in which it serves."""
+        """Run the service's lifespan around the time in which it serves."""
         if self._auth is not None:
             await self._auth.start()
         try:
@@ -275,7 +275,7 @@ def make_app(
 
 
 def media_type(request: Request) -> str:
-    """The type that this request is to be answered in."""
+    """Return the media type in which this request is answered."""
     chosen: str = request.scope[MEDIA_TYPE_KEY]
     return chosen
 
@@ -286,7 +286,7 @@ def content_type(request: Request) -> str:
 
 
 def caller(request: Request) -> Caller | None:
-    """Who asks and how it was proved; None where the service lets in anyone, and at its public endpoints."""
+    """Return the authenticated caller; None if the service needs no login, and at public endpoints."""
     found: Caller | None = request.scope.get(CALLER_KEY)
     return found
 

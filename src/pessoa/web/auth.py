@@ -55,14 +55,14 @@ class BearerCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request. The name is the user's, or the subject of the token."""
+    """The sender of a request. The name is the user's, or the subject of the token."""
 
     name: str
     credentials: PasswordCredentials | BearerCredentials
 
     @property
     def principal(self) -> str:
-        """As brokers name the same user."""
+        """The principal that brokers have for the same user."""
         return f"User:{self.name}"
 
 
@@ -72,10 +72,10 @@ class Authenticator(Protocol):
         is known and may not come in, 429 or 503 if that cannot be found out in this moment."""
 
     async def start(self) -> None:
-        """Get ready; called before the service takes requests."""
+        """Prepare; called before the service takes requests."""
 
     def close(self) -> None:
-        """Called when the service takes no more."""
+        """Release resources; called when the service takes no more requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +118,14 @@ class BasicAuth:
         return Caller(name, PasswordCredentials(name, password))
 
     async def start(self) -> None:
-        """The users are there since the beginning."""
+        """Do nothing: the users are read when the object is made."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class BearerAuth:
-    """`now_ms` is the wall clock. `also` is asked about callers with a name and password."""
+    """Authenticates bearer tokens, and names with passwords by `also`. `now_ms` is the wall clock."""
 
     def __init__(
         self,

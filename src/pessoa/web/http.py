@@ -65,7 +65,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Twice what Jetty takes for a head, and as long as it waits."""
+    """The limits of a connection: a head may be twice as large as Jetty's, and the time-outs are Jetty's."""
 
     head_bytes: int = 16 * 1024
     head_timeout_s: float = 30.0
@@ -74,7 +74,7 @@ class Limits:
 
 
 class Watched(Protocol):
-    """A connection, of whatever version of HTTP."""
+    """A connection of any HTTP version, as `Watch` sees it."""
 
     transport: asyncio.Transport
 
@@ -89,14 +89,14 @@ class Watched(Protocol):
 
 
 class ServerState(Protocol):
-    """What uvicorn waits for when it stops."""
+    """The connections and tasks that uvicorn waits for when it stops."""
 
     connections: set[Watched]
     tasks: set[asyncio.Task[None]]
 
 
 class Watch:
-    """All connections of one server, and what time it is for them."""
+    """All connections of one server; checks their deadlines and keeps the current time."""
 
     def __init__(self, limits: Limits, *, takes_http2: bool = False) -> None:
         self.limits = limits
@@ -115,7 +115,7 @@ class Watch:
         app_state: dict[str, object],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> Connection:
-        """What uvicorn calls for each connection."""
+        """Return the protocol of a new connection; uvicorn calls this."""
         return Connection(self, config.loaded_app, server_state)
 
     def add(self, connection: Watched) -> None:
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
             self.refuse(431 if self._is_in_head else 400)
 
     def _hand_over(self, data: bytes) -> None:
-        """Leave the connection, which has sent these bytes, to HTTP/2."""
+        """Hand the connection, which has sent these bytes, over to HTTP/2."""
         from pessoa.web.http2 import Http2Connection
 
         self._state.connections.discard(self)
@@ -250,7 +250,7 @@ class Connection(asyncio.Protocol):
         Http2Connection(self._watch, self._app, self._state).take_over(self.transport, data)
 
     def _parse(self, data: bytes) -> bytes:
-        """Feed the parser; return what is left for the one that takes over behind a request that offers HTTP/2."""
+        """Feed the parser; return the rest for the parser that takes over after a request that offers HTTP/2."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def _mark_last(self) -> None:
-        """End the connection behind the last request of a caller that will send nothing more."""
+        """Close the connection after the last request of a caller that has sent EOF."""
         last = self._queue[-1] if self._queue else self._current
         if self._has_ended and not self._unparsed and last is not None:
             last.keep_alive = False
@@ -417,7 +417,7 @@ class Connection(asyncio.Protocol):
         task.add_done_callback(self._state.tasks.discard)
 
     def answered(self, exchange: Http1Exchange) -> None:
-        """The answer has been written."""
+        """Go on after an answer was written: close the connection, or begin the next request."""
         assert exchange is self._current
         self._current = None
         if not exchange.keep_alive or not exchange.is_complete:
@@ -437,7 +437,7 @@ class Connection(asyncio.Protocol):
     # The end.
 
     def refuse(self, status: int) -> None:
-        """Say no to what cannot be a request. An answer that is under way to a request before it is let through."""
+        """Answer bytes that are no valid request with an error, after the answer in progress."""
         if self._is_deaf:
             return
         self._is_deaf = True
@@ -481,7 +481,7 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def body_taken(self) -> None:
-        """The body that came is no reason to hold back any more."""
+        """Resume reading after the app has taken the body, unless requests are queued."""
         if not self._queue:
             self.resume()
 
@@ -489,7 +489,7 @@ class Connection(asyncio.Protocol):
         return self._limits.head_timeout_s if self._unsent_bytes else LINGER_S
 
     def notice_progress(self) -> None:
-        """Give a caller that has taken bytes since the last sweep as long again for the rest."""
+        """Extend the deadline of a caller that has read bytes since the last check."""
         before, self._unsent_bytes = self._unsent_bytes, unsent_bytes(self.transport)
         if self._unsent_bytes < before and self._is_closing:
             self.deadline_s = self._watch.now_s + self._closing_patience_s()
@@ -506,7 +506,7 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def shutdown(self) -> None:
-        """uvicorn stops: end after the answer that is under way."""
+        """Close after the answer in progress; uvicorn calls this when it stops."""
         if self._current is None:
             self._close()
         else:

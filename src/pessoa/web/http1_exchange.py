@@ -30,7 +30,7 @@ def status_line(status: int) -> bytes:
 
 @lru_cache(maxsize=512)
 def plain_head(status: int, media_type: str | None) -> bytes:
-    """All of a head but the length."""
+    """Return an answer's head without Content-Length."""
     named = f"content-type: {media_type}\r\n".encode("latin-1") if media_type else b""
     return status_line(status) + named + (b"" if status in NO_BODY else b"content-length: ")
 

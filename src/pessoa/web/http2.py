@@ -158,7 +158,7 @@ class Http2Connection(asyncio.Protocol):
         self._lose_all()
 
     def eof_received(self) -> None:
-        """The transport closes when it has sent what it holds, for which the caller has until the deadline."""
+        """Close the transport after its unsent bytes, for which the caller has until the deadline."""
         self._deaf_until_s = min(self._deaf_until_s, self._watch.now_s + self._watch.limits.head_timeout_s)
         self._lose_all()
 
@@ -282,7 +282,7 @@ class Http2Connection(asyncio.Protocol):
     # What exchanges ask for.
 
     def taken(self, stream_id: int, size: int) -> None:
-        """Let the caller send so many bytes more."""
+        """Enlarge the caller's flow-control window by the bytes that the app has taken."""
         if size and not self._is_over:
             self._h2.acknowledge_received_data(size, stream_id)
 
@@ -327,7 +327,7 @@ class Http2Connection(asyncio.Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the socket takes no bytes."""
+        """Whether the socket's send buffer is full."""
         return self._full_since_s != inf
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
@@ -377,7 +377,7 @@ class Http2Connection(asyncio.Protocol):
         return min(min(self._full_since_s, shut_since_s) + limits.head_timeout_s, lingers_until_s)
 
     def notice_progress(self) -> None:
-        """Give a caller that has taken bytes since the last sweep as long again for the rest."""
+        """Extend the deadline of a caller that has read bytes since the last check."""
         before, self._unsent_bytes = self._unsent_bytes, unsent_bytes(self.transport)
         now_s = self._watch.now_s
         if not 0 < self._unsent_bytes < before:

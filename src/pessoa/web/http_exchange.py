@@ -33,7 +33,7 @@ _BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 def checked_value(value: bytes) -> bytes:
-    """The value of a header. A caller's text may have got into it; it must not get out of it."""
+    """Return the header value; raise if a caller's text in it could end the header."""
     assert not _BAD_VALUE.search(value), f"no value of a header: {value!r}"
     return value
 
@@ -83,14 +83,14 @@ class Exchange:
         self._wake()
 
     def end_with_caller(self) -> None:
-        """Take the end of what the caller sends for its departure: an endless answer would go on without a reader."""
+        """End the exchange when the caller sends EOF: an endless answer would go on without a reader."""
 
     def _wake(self) -> None:
         if self._arrived is not None and not self._arrived.done():
             self._arrived.set_result(None)
 
     def take_body(self) -> bytes:
-        """The body that has come whole; nothing is left for `receive`."""
+        """Return the body that has arrived whole; nothing is left for `receive`."""
         assert self.is_complete
         self._has_told_end = True
         return self._take()
@@ -128,17 +128,17 @@ class Exchange:
     # What each version of HTTP does in its own way.
 
     def _hold(self) -> None:
-        """More of the body has come than the app has asked for."""
+        """Stop reading from the caller: more of the body has arrived than the app has asked for."""
 
     def _taken(self, size: int) -> None:
-        """So much of the body is no longer held here."""
+        """Note that the app has taken `size` bytes of the body."""
 
     def _invite(self) -> None:
-        """The app waits for more of the body, or for the caller's departure."""
+        """Read on: the app waits for more of the body, or for the caller to disconnect."""
         raise NotImplementedError
 
     def _break_off(self) -> None:
-        """The answer will not be completed."""
+        """End the exchange without completing its answer."""
         raise NotImplementedError
 
     def respond(self, answer: Answer) -> None:

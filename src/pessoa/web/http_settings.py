@@ -135,8 +135,8 @@ class HttpSettings:
         return self.takes_passwords or self.keys_url is not None
 
     def authenticator(self, servers: str, client: Mapping[str, str]) -> Authenticator | None:
-        """What lets callers in; None lets in everybody. `client` are the service's own settings as a Kafka client, with
-        Java's names. Raises a `ConfigProblem`."""
+        """Return the authenticator; None if no login is needed. `client` are the service's own settings as a Kafka
+        client, with Java's names. Raises a `ConfigProblem`."""
         with_password = self._of_passwords(servers, client)
         verifier = self.verifier()
         if verifier is None:
@@ -159,7 +159,7 @@ class HttpSettings:
         return BasicAuth(read_users(self.users_file), realm=self.realm, roles=self.roles)
 
     def verifier(self) -> TokenVerifier | None:
-        """What verifies bearer tokens; None: bearer tokens are refused. Raises a `ConfigProblem`."""
+        """Return the verifier of bearer tokens; None if they are refused. Raises a `ConfigProblem`."""
         if self.keys_url is None:
             return None
         rules = TokenRules(frozenset(self.audiences), self.issuer, self.skew_s, self.subject_claim, self.scope_claim)

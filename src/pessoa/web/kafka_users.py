@@ -56,21 +56,21 @@ TryLogin = Callable[[str, str], int | None]
 
 
 def brokers_say(servers: str, settings: Mapping[str, str], *, with_operations: bool) -> TryLogin:
-    """Ask the brokers, with the settings of the service's own clients (Java's names)."""
+    """Try the login at the brokers, with the settings of the service's own clients (Java's names)."""
     return lambda name, password: log_in(
         servers, settings, name, password, TRIAL_TIMEOUT_S, with_operations=with_operations
     )
 
 
 class _Right(NamedTuple):
-    """A login that was right when it was last tried."""
+    """A login that succeeded when it was last tried."""
 
     tried_ms: int
     operations: int
 
 
 class KafkaUsers:
-    """The `Authenticator` of a service. Used on one event loop."""
+    """An `Authenticator` that tries HTTP Basic logins at the brokers. Used on one event loop."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class KafkaUsers:
         return Caller(name, PasswordCredentials(name, password))
 
     async def start(self) -> None:
-        """Brokers are asked when callers come."""
+        """Do nothing: brokers are asked when callers come."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -132,7 +132,7 @@ class KafkaUsers:
         return hmac.digest(self._key, f"{name}:{password}".encode(), "sha256")
 
     async def _try(self, digest: bytes, name: str, password: str) -> _Right | None:
-        """The verdict of a trial, which all requests with this login share."""
+        """Return the verdict of a login trial, which all requests with this login share."""
         task = self._trials.get(digest)
         if task is None:
             is_known = digest in self._right
@@ -190,5 +190,5 @@ def _put(table: OrderedDict[bytes, _V], digest: bytes, value: _V) -> None:
 
 
 def _can_be_a_login(name: str, password: str) -> bool:
-    """Whether it is worth a trial: SASL's messages have their own use for control characters."""
+    """Whether the name and password can be sent by SASL, whose messages reserve some control characters."""
     return all(0 < len(part) <= LONGEST and part.isprintable() for part in (name, password))

@@ -42,5 +42,5 @@ class Problem(NamedTuple):
 
 
 def plain_problem(status: int, headers: Mapping[str, str] | None = None) -> HttpProblem:
-    """What the JVM services say when their framework refuses a request before any code of theirs has seen it."""
+    """Return the error that the JVM services send if their framework itself refuses a request."""
     return HttpProblem(status, f"HTTP {status} {HTTPStatus(status).phrase}", headers=headers)

@@ -37,7 +37,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Endpoint:
-    """One row: what is asked for, who answers, and what is said about it at /docs."""
+    """One row of the table: method, path, handler, and its description at /docs."""
 
     method: str
     path: str
@@ -62,7 +62,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Node:
-    """What can follow one path segment."""
+    """The children of one path segment in the tree."""
 
     literals: dict[str, Node] = field(default_factory=dict)
     parameter: tuple[str, Node] | None = None
@@ -71,7 +71,7 @@ class Node:
 
 
 class Match(NamedTuple):
-    """The rows of a path by method, and what its braces stand for."""
+    """The rows of a path by method, and the values of its parameters."""
 
     methods: Mapping[str, Endpoint]
     parameters: dict[str, str]

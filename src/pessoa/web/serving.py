@@ -215,7 +215,7 @@ def serve_until_signalled(
     listening: socket.socket | None = None,
     tell: Callable[[str], object] = print,
 ) -> int:
-    """Run as a process; the exit status."""
+    """Run as a process until SIGTERM or SIGINT; return the exit status."""
 
     async def serve() -> None:
         stop = asyncio.Event()
@@ -250,7 +250,7 @@ def serve_until_signalled(
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it can be had."""
+    """Return uvloop's loop factory if it is installed, else asyncio's."""
     try:
         import uvloop
     except ModuleNotFoundError:

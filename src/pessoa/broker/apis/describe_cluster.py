@@ -31,7 +31,7 @@ _NAMES = {_BROKERS: "broker", _CONTROLLERS: "controller"}
 
 
 def handle(node: AnyServices, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Brokers tell of brokers, controllers of controllers (KIP-919)."""
+    """Return the brokers if a broker is asked, the controllers if a controller is (KIP-919)."""
     from pessoa.wire.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
     if request.endpoint_type != node.endpoint_type:

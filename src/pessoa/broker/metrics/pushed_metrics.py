@@ -82,7 +82,8 @@ class _Client:
         self.text_size = 0
 
     def replace(self, push: Push) -> None:
-        """Take what was pushed, and behind it the counters that were not: a client may leave out what has not grown."""
+        """Replace the client's metrics by the pushed ones; counters that the push leaves out have not grown, and
+        stay."""
         before = self.values
         self.values, self.text_size = {}, 0
         for series, value in push.values.items():

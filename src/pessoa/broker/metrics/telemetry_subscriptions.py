@@ -61,7 +61,7 @@ class Subscription(NamedTuple):
 
 
 class Subscriptions:
-    """`version` counts their changes."""
+    """The client metrics subscriptions of the cluster, by name; `version` is incremented by each change."""
 
     def __init__(self) -> None:
         self.version = 0

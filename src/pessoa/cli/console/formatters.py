@@ -100,7 +100,7 @@ _DESERIALIZERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def deserializer(class_name: str) -> Callable[[bytes], bytes]:
-    """By the name of Kafka's class, with or without its package."""
+    """Return the deserializer for the name of Kafka's class, with or without its package."""
     found = _DESERIALIZERS.get(class_name.rpartition(".")[2])
     if found is None:
         raise BadData(f"there is no deserializer {class_name}; known are {', '.join(_DESERIALIZERS)}")
@@ -181,7 +181,7 @@ class NoOpFormatter:
 
 
 def formatter(class_name: str, properties: Mapping[str, str]) -> Formatter:
-    """By the name of Kafka's class; raises KeyError for one that is not known."""
+    """Return the formatter for the name of Kafka's class; KeyError for an unknown name."""
     name = class_name.rpartition(".")[2]
     classes: dict[str, Callable[[Mapping[str, str]], Formatter]] = {
         "DefaultMessageFormatter": DefaultFormatter,

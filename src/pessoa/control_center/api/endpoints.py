@@ -57,7 +57,7 @@ class NewTopicBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ConfigBody(msgspec.Struct, forbid_unknown_fields=True):
-    """`value` null takes the key back to its default."""
+    """A new config value; null resets the key to its default."""
 
     value: str | None
 
@@ -177,7 +177,7 @@ def endpoints(center: Center) -> list[Endpoint]:
 
 
 async def caller_of(center: Center, request: Request) -> Person:
-    """Who asks: the person of the session, or of the Authorization header. 401 without either."""
+    """Return the user of the session cookie or of the Authorization header. 401 without either."""
     if isinstance(known := request.scope.get(CALLER), Person):
         return known
     person = center.accounts.by_cookie(request.cookies.get(COOKIE))
@@ -274,7 +274,7 @@ async def _empty(center: Center, person: Person, request: Request) -> object:
 
 
 def message_query(center: Center, person: Person, request: Request) -> MessageQuery:
-    """The query that the parameters of a request name. Raises an `HttpProblem`."""
+    """Return the query that the request's parameters describe. Raises an `HttpProblem`."""
     given = request.query_params
     topic = request.path_params["topic"]
     query = MessageQuery(
@@ -324,7 +324,7 @@ async def _analyse(center: Center, person: Person, request: Request) -> object:
 
 @asynccontextmanager
 async def _stopping(scan: Scan, request: Request) -> AsyncIterator[None]:
-    """Stop the scan at the end of the block, or as soon as the caller has gone."""
+    """Stop the scan at the end of the block, or as soon as the caller disconnects."""
 
     async def watch() -> None:
         while not await request.is_disconnected():  # noqa: ASYNC110 - ASGI has no event for it

@@ -114,7 +114,7 @@ def tool_endpoint(rows: Sequence[Endpoint]) -> Endpoint:
 
 
 async def respond(call: Call, tools: Mapping[str, Endpoint], request: Request) -> dict[str, JsonValue]:
-    """Raises `BadCall`."""
+    """Return the JSON-RPC result of a call. Raises `BadCall`."""
     match call.method:
         case "initialize":
             asked = call.params.get("protocolVersion")

@@ -85,7 +85,7 @@ async def throughput(center: Center, one: ConnectorFacts, topics: list[str]) -> 
 
 
 async def letters_in(center: Center, topic: str | None) -> int | None:
-    """How many dead letters there are; None without a topic for them."""
+    """Return the number of dead letters; None if the connector has no dead-letter topic."""
     if topic is None or topic not in (await center.watch.image()).topics:
         return None if topic is None else 0
     ends = (await center.watch.ends([topic])).get(topic, {})

@@ -132,7 +132,7 @@ window.copyText = function (el) {
 
 
 class Visit:
-    """One open page: its visitor, its words and its address."""
+    """One open page: its user, its language and its URL."""
 
     def __init__(self, center: Center, request: Request) -> None:
         self.center = center
@@ -183,7 +183,7 @@ class Visit:
         return int(text) if _NUMBER.fullmatch(text) else default
 
     def here(self, **changed: object) -> str:
-        """This address with other parameters; None and the empty text take one away."""
+        """Return this URL with other parameters; None and the empty text remove one."""
         query = {**self.request.query_params, **changed}
         kept = {key: value for key, value in query.items() if value not in (None, "")}
         return f"{self.request.url.path}?{urlencode(kept)}" if kept else self.request.url.path
@@ -214,8 +214,8 @@ class Visit:
         ui.timer(seconds, attempt, immediate=False)
 
     def at_end(self, end: Callable[[], object]) -> None:
-        """Call when the page is closed, perhaps twice: a page whose browser never opened a WebSocket does not
-        disconnect, it is only deleted."""
+        """Call the function when the page is closed, perhaps twice: a page whose browser never opened a WebSocket does
+        not disconnect, it is only deleted."""
         ui.context.client.on_disconnect(end)
         ui.context.client.on_delete(end)
 
@@ -226,7 +226,7 @@ class Visit:
                 self._banner.set_content(content)
 
     async def attempt(self, action: Awaitable[object], done: str) -> bool:
-        """Do what the visitor wants, and say how it went."""
+        """Run the user's action, and notify whether it worked."""
         try:
             await action
         except HttpProblem as problem:
@@ -236,7 +236,7 @@ class Visit:
         return True
 
     async def attempt_quietly(self, action: Awaitable[object]) -> None:
-        """Do what the page needs, and say only what goes wrong."""
+        """Run an action of the page, and notify only a failure."""
         try:
             await action
         except HttpProblem as problem:
@@ -271,7 +271,7 @@ class Visit:
         ui.on(event, run)
 
     async def act(self, act: Callable[..., Any], *given: object) -> None:
-        """Do what the visitor wants while the session goes on, which this prolongs, and say what goes wrong."""
+        """Run the user's action if the session is valid, prolong it, and notify a failure."""
         if not self.has_session():
             return
         self.center.accounts.by_cookie(self.request.cookies.get(COOKIE))
@@ -351,7 +351,7 @@ def draw_frame(visit: Visit, active: str, title: str, names: dict[str, str]) -> 
 
 
 def _clusters(visit: Visit) -> Html:
-    """The choice of a cluster, where there are several. The address always names the cluster that is shown."""
+    """Draw the cluster selector if there are several. The URL always names the cluster that is shown."""
     chosen, names = visit.center.config.name, list(visit.center.clusters)
     if len(names) == 1:
         return Html("")
@@ -394,7 +394,7 @@ def _foot(visit: Visit) -> Html:
 
 
 def _palette(visit: Visit) -> Callable[[], Awaitable[None]]:
-    """Draw the search, closed; what opens it."""
+    """Draw the search dialog, closed, and return the function that opens it."""
     t = visit.t
     with ui.dialog().props("position=top") as dialog, ui.element("div").classes("palette"):
         box = ui.input(placeholder=t("Topics, groups, pages …")).props(

@@ -32,7 +32,7 @@ _DRAW_S = 0.25
 
 
 class KsqlDesk:
-    """What one visitor has in the editor, and what came of it."""
+    """The state of one user's ksql editor, and the results of its statements."""
 
     def __init__(self, visit: Visit) -> None:
         self.visit = visit
@@ -135,7 +135,7 @@ def register(center: Center) -> None:
 
 
 async def read(center: Center) -> Catalogue:
-    """What the server has. Raises an `HttpProblem`."""
+    """Return the streams, tables and queries of the server. Raises an `HttpProblem`."""
     body = {"ksql": STATEMENTS, "streamsProperties": {}}
     return read_catalogue(await center.services.ksql.ask("POST", "/ksql", body, content_type=_KSQL))
 
@@ -230,7 +230,7 @@ async def _act(visit: Visit, statement: str, role: str) -> None:
 
 
 def _way(visit: Visit, one: Query) -> Html:
-    """Topics → topics, with their rates."""
+    """Return topics → topics of a query, with their rates."""
 
     def ends(topics: tuple[str, ...]) -> Html:
         return join(
@@ -265,7 +265,7 @@ def _sources(visit: Visit, found: Catalogue) -> Html:
 
 
 def _answers(answer: Any) -> Html:
-    """What the server says to statements: its lists as tables, its messages as sentences, the rest as JSON."""
+    """Return the server's response to statements as HTML: lists as tables, messages as sentences, the rest as JSON."""
     parts = []
     for one in answer if isinstance(answer, list) else [answer]:
         lists = [key for key, value in one.items() if isinstance(value, list) and value and isinstance(value[0], dict)]

@@ -36,7 +36,7 @@ class QueryRows:
         self.lines: deque[str] = deque(maxlen=ROWS)
 
     def take(self, line: str) -> str | None:
-        """Take a line of a server's answer; the error that it tells, None otherwise."""
+        """Take a line of the server's response; return its error message, None if it is none."""
         text = line.strip().strip(",").removeprefix("[").strip()
         if text.endswith("}]"):
             text = text[:-1]
@@ -77,7 +77,7 @@ class QueryRows:
         )
 
     def bars(self, column: str) -> list[tuple[str, float]]:
-        """The newest value of each label, the largest first."""
+        """The newest value of each label, the largest value first."""
         at, label = self.columns.index(column), self.label_column(column)
         found: OrderedDict[str, float] = OrderedDict()
         for _, row in self.rows:

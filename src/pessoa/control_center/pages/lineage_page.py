@@ -47,7 +47,7 @@ def register(center: Center) -> None:
 
 
 async def flows(center: Center) -> list[Flow]:
-    """What reads and writes topics, as far as the services tell."""
+    """Return everything that reads and writes topics, as far as the services tell."""
     found: list[Flow] = []
     if (await center.services.connect.state()).is_up:
         found += await _connectors(center)
@@ -153,7 +153,7 @@ async def _content(visit: Visit) -> Html:
 
 
 def _ways(visit: Visit, found: list[Flow], rates: Mapping[str, float | None]) -> Html:
-    """The graph for a phone: what reads and writes, each with its topics before and behind it."""
+    """Return the graph as a list for phones: each reader or writer with its input and output topics."""
 
     def ends(topics: tuple[str, ...]) -> Html:
         return join(

@@ -275,7 +275,7 @@ def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
 
 
 async def read_one(visit: Visit, topic: str, partition: int, offset: int) -> Message:
-    """One message whole. 404 where it is gone."""
+    """Return one message whole. 404 if it no longer exists."""
     query = MessageQuery(topic, "offset", offset, (partition,), 1, whole_values=True,
                          hidden=visit.center.hidden_paths(topic, visit.person))  # fmt: skip
     scan = await visit.center.messages(visit.person, query)
@@ -316,7 +316,7 @@ def _open_saving(visit: Visit, topic: str) -> None:
 
 
 def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None:
-    """The dialog that produces a message, one of a line of a file, or one again."""
+    """Open the dialog that produces a message: a new one, one for each line of a file, or a copy of a message."""
     t = visit.t
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
         visit.html(tag("h2", t("Send again") if like else t("Produce a message")))
