@@ -77,11 +77,13 @@ def another_apache(files: Path) -> Iterator[Cluster]:
 
 
 def started_apache(files: Path) -> Iterator[Cluster]:
-    authorizer = {
+    properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
+        # A fenced broker is not listed, and none is to be fenced because the machine is busy.
+        "broker.session.timeout.ms": "120000",
     }
-    with ApacheKafka(properties=authorizer) as kafka:
+    with ApacheKafka(properties=properties) as kafka:
         yield Cluster(kafka.bootstrap_servers, f"127.0.0.1:{kafka.nodes[0].controller_port}", str(files))
 
 
