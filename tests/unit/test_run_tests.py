@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SPARK = "tests/streams"
+COMPUTING = ("tests/unit", "tests/property")
 
 PYTHON = """#!/bin/sh
 echo "$@" >>"{calls}"
@@ -38,10 +39,12 @@ def run(calls: Path, *arguments: str) -> list[str]:
 def test_without_a_path_every_part_runs_with_the_arguments(calls: Path, arguments: tuple[str, ...]) -> None:
     words = "".join(f" {argument}" for argument in arguments)
     seeds, browser = "tests/simulation/test_seeds.py", "tests/browser"
+    ignored = " ".join(f"--ignore={path}" for path in (*COMPUTING, seeds, browser, SPARK))
     assert run(calls, *arguments) == sorted(
         (
             f"-n 2 --dist worksteal {seeds}{words}",
-            f"-n 4 --dist worksteal --ignore={seeds} --ignore={browser} --ignore={SPARK}{words}",
+            f"-n 3 --dist worksteal {' '.join(COMPUTING)}{words}",
+            f"-n 4 --dist worksteal {ignored}{words}",
             f"{browser} --ignore={SPARK}{words}",
             f"{SPARK}{words}",
         )
