@@ -91,10 +91,18 @@ class ShareLedger:
         return self._records[partition].done
 
     def check_complete(
-        self, partition: TopicPartition, offsets: Iterable[int], given_up: set[int], leaders: int
+        self,
+        partition: TopicPartition,
+        offsets: Iterable[int],
+        given_up: set[int],
+        loads: Sequence[Mapping[int, int]],
     ) -> None:
         """`offsets` are the records that the group could get, `given_up` those that were seen delivered as often as is
-        allowed, `leaders` how often the state was loaded: each may give back one attempt of what was acquired then."""
+        allowed, `loads` the delivery counts by offset that each leader loaded.
+
+        A leader counts on from what it loaded. It may have delivered more than it could store: a lock that ends is no
+        answer to a client, so a leader that does not reach the share coordinator delivers the record again.
+        """
         records = self._records[partition]
         for offset in offsets:
             if offset not in records.asked and offset not in given_up:
@@ -102,12 +110,12 @@ class ShareLedger:
                     f"lost: no member of the share group is done with {partition}@{offset}, "
                     f"which was delivered {records.deliveries[offset]} times"
                 )
-        most = self.delivery_limit + max(0, leaders - 1)
         for offset, count in records.deliveries.items():
-            if count > most:
+            loaded = [load.get(offset, 0) for load in loads]
+            if count > sum(self.delivery_limit - one for one in loaded):
                 raise Violation(
                     f"{partition}@{offset} was delivered {count} times, with a limit of {self.delivery_limit} "
-                    f"and {leaders} leaders"
+                    f"and leaders that loaded {loaded}"
                 )
 
 

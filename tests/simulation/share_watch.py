@@ -29,7 +29,7 @@ from tests.simulation.history import TopicPartition, Violation
 from tests.simulation.share_ledger import StoredShares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pessoa.broker.broker_coordinators import BrokerCoordinators
     from pessoa.broker.share.led_share_partition import LedSharePartition
@@ -65,8 +65,8 @@ class ShareWatch:
         self._late_ms = _PAUSED_MS if may_pause else _BUSY_MS
         self._seen: dict[LedSharePartition, _Seen] = {}
         self._groups: dict[int, object] = {}
-        # How often the state of each partition was loaded.
-        self.loads: dict[TopicPartition, int] = {}
+        # For each load of a partition's state, the stored delivery counts by offset.
+        self.loads: dict[TopicPartition, list[Mapping[int, int]]] = {}
         # Offsets that were seen with as many deliveries as are allowed.
         self.given_up: dict[TopicPartition, set[int]] = {}
 
@@ -118,10 +118,12 @@ class ShareWatch:
     def _begin(self, node: Node, led: LedSharePartition) -> None:
         """A leader has loaded the state: it has what was stored."""
         partition = TopicPartition(led.partition.topic, led.key.partition)
-        self.loads[partition] = self.loads.get(partition, 0) + 1
         stored = self.stored.get(self._group_id, led.key.partition)
+        loads = self.loads.setdefault(partition, [])
         if stored is None or stored.leader_epoch != led.leader_epoch:
+            loads.append({})
             return
+        loads.append({offset: count for offset, (count, _) in stored.marks.items()})
         machine = led._machine
         assert machine is not None
         if machine.start_offset < stored.start_offset:

@@ -92,7 +92,7 @@ class Shares:
                 partition,
                 records[partition],
                 self.watch.given_up.get(partition, set()),
-                self.watch.loads.get(partition, 0),
+                self.watch.loads.get(partition, ()),
             )
         await self._check_stored()
 

@@ -26,20 +26,22 @@ def test_a_record_that_no_member_has_asked_to_be_done_with_is_lost() -> None:
     ledger = ShareLedger([PARTITION], 2)
     ledger.deliver("a", PARTITION, 0, 1)
     ledger.ask(PARTITION, {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.RELEASE})
-    ledger.check_complete(PARTITION, [0], set(), 1)
-    ledger.check_complete(PARTITION, [0, 1], {1}, 1)
+    ledger.check_complete(PARTITION, [0], set(), [{}])
+    ledger.check_complete(PARTITION, [0, 1], {1}, [{}])
     with pytest.raises(Violation, match=r"lost: .* t-0@1, which was delivered 0 times"):
-        ledger.check_complete(PARTITION, [0, 1], set(), 1)
+        ledger.check_complete(PARTITION, [0, 1], set(), [{}])
 
 
-def test_a_record_is_not_delivered_more_often_than_the_limit_and_the_leaders_allow() -> None:
+def test_a_record_is_not_delivered_more_often_than_the_limit_allows_after_what_each_leader_loaded() -> None:
     ledger = ShareLedger([PARTITION], 2)
     for count in (1, 2, 2):
         ledger.deliver("a", PARTITION, 0, count)
     ledger.ask(PARTITION, {0: AcknowledgeType.ACCEPT})
-    ledger.check_complete(PARTITION, [0], set(), 2)
-    with pytest.raises(Violation, match="delivered 3 times"):
-        ledger.check_complete(PARTITION, [0], set(), 1)
+    ledger.check_complete(PARTITION, [0], set(), [{}, {0: 1}])
+    too_few: tuple[list[dict[int, int]], ...] = ([{}], [{}, {0: 2}])
+    for loads in too_few:
+        with pytest.raises(Violation, match=r"delivered 3 times, .* leaders that loaded \[0"):
+            ledger.check_complete(PARTITION, [0], set(), loads)
     with pytest.raises(Violation, match="as delivery 3"):
         ledger.deliver("a", PARTITION, 0, 3)
 
