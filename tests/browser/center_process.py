@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from pathlib import Path
 from typing import NamedTuple
 
 from pessoa.testing import Cluster
+from tests.support.logged_process import LoggedProcess, pessoa
 
 START_S = 60
 
@@ -20,30 +19,32 @@ class Platform(NamedTuple):
     guarded: str
 
 
-class ControlCenter:
-    """`pessoa control-center` as a process; `url` is where it says that it listens."""
+class ControlCenter(LoggedProcess):
+    """`pessoa control-center` as a process; `url` is where it says that it listens. It has to stop when it is asked."""
 
     def __init__(
-        self, servers: str, registry: str, *overrides: str, connect: str = "", ksql: str = "", pipelines: str = ""
+        self,
+        log: Path,
+        servers: str,
+        registry: str,
+        *overrides: str,
+        connect: str = "",
+        ksql: str = "",
+        pipelines: str = "",
     ) -> None:
         """Services without a URL are not configured."""
         settings = (
             f"confluent.controlcenter.connect.cluster={connect}", f"confluent.controlcenter.ksql.url={ksql}",
             f"pessoa.control.center.pipelines.url={pipelines}", *overrides,
         )  # fmt: skip
-        command = [
-            sys.executable, "-m", "pessoa", "control-center", "--port", "0", "--bootstrap-server", servers,
-            "--schema-registry", registry, *(word for one in settings for word in ("--override", one)),
-        ]  # fmt: skip
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert "is listening on " in line, f"the control centre said {line!r}"
-        self.url = line.rpartition("is listening on ")[2].strip().replace("127.0.0.1", "localhost")
+        words = ["--port", "0", "--bootstrap-server", servers, "--schema-registry", registry]
+        words += [word for one in settings for word in ("--override", one)]
+        super().__init__(pessoa("control-center", *words), log, name="the control centre")
+        self.url = ""
 
-    def stop(self) -> int:
-        assert self.process.stdout is not None
-        self.process.terminate()
-        with self.process.stdout:
-            return self.process.wait(START_S)
+    def start(self, *wrapper: str) -> None:
+        super().start(*wrapper)
+        self.url = self.wait_for(r"is listening on (\S+)\n", START_S)[1].replace("127.0.0.1", "localhost")
+
+    def __exit__(self, *_: object) -> None:
+        assert self.stop(timeout_s=START_S) == 0, self.said[-5000:]

@@ -65,19 +65,17 @@ def platform(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         fill(cluster.bootstrap_servers, registry.url)
         servers = cluster.bootstrap_servers
         data = f"pessoa.control.center.data.dir={folder}"
-        centers = [ControlCenter(servers, registry.url, data, f"pessoa.control.center.serdes={serdes}")]
-        try:
-            centers.append(
-                ControlCenter(
-                    servers, registry.url, f"pessoa.authentication.users.file={users}",
-                    "pessoa.control.center.masks=orders: value.card.number", "pessoa.control.center.role=reader",
-                    "pessoa.control.center.session.idle.ms=600000",
-                )
-            )  # fmt: skip
-            yield Platform(cluster, registry.url, centers[0].url, centers[1].url)
-        finally:
-            codes = [one.stop() for one in centers]
-        assert codes == [0, 0]
+        with (
+            ControlCenter(
+                folder / "open.log", servers, registry.url, data, f"pessoa.control.center.serdes={serdes}",
+            ) as center,
+            ControlCenter(
+                folder / "guarded.log", servers, registry.url, f"pessoa.authentication.users.file={users}",
+                "pessoa.control.center.masks=orders: value.card.number", "pessoa.control.center.role=reader",
+                "pessoa.control.center.session.idle.ms=600000",
+            ) as guarded,
+        ):  # fmt: skip
+            yield Platform(cluster, registry.url, center.url, guarded.url)
 
 
 @pytest.fixture(scope="session")

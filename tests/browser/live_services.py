@@ -47,8 +47,8 @@ def live_services(folder: Path, spark: str, cluster: Cluster | None = None, *ove
 
         pipelines = stack.enter_context(ThreadedServer(make)).url
         center = ControlCenter(
-            servers, registry.url, f"pessoa.control.center.home={folder}", *overrides, connect=str(connect.base_url),
-            ksql=ksql.url, pipelines=pipelines,
+            folder / "center.log", servers, registry.url, f"pessoa.control.center.home={folder}", *overrides,
+            connect=str(connect.base_url), ksql=ksql.url, pipelines=pipelines,
         )  # fmt: skip
-        stack.callback(center.stop)
+        stack.enter_context(center)
         yield LiveServices(servers, center.url, registry.url, connect, ksql, pipelines, folder)

@@ -15,11 +15,10 @@ def test_an_open_page_leads_to_the_login_when_its_session_expires_and_the_login_
 ) -> None:
     users = tmp_path / "users"
     users.write_text("ada: secret, admin\n")
-    center = ControlCenter(
-        platform.cluster.bootstrap_servers, platform.registry, f"pessoa.authentication.users.file={users}",
-        "pessoa.control.center.session.idle.ms=6000",
-    )  # fmt: skip
-    try:
+    with ControlCenter(
+        tmp_path / "center.log", platform.cluster.bootstrap_servers, platform.registry,
+        f"pessoa.authentication.users.file={users}", "pessoa.control.center.session.idle.ms=6000",
+    ) as center:  # fmt: skip
         context = browser.new_context(base_url=center.url, locale="en-US")
         page = context.new_page()
         # A page that does not draw itself anew: one that does is in use.
@@ -34,8 +33,6 @@ def test_an_open_page_leads_to_the_login_when_its_session_expires_and_the_login_
         page.wait_for_url("**/schemas/payments-value")
         expect(page.get_by_role("heading", level=1)).to_contain_text("payments-value")
         context.close()
-    finally:
-        center.stop()
 
 
 def log_in(page: Page) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -22,21 +23,18 @@ class TwoClusters(NamedTuple):
 
 
 @pytest.fixture
-def two(browser: Browser, platform: Platform) -> Iterator[TwoClusters]:
+def two(browser: Browser, platform: Platform, tmp_path: Path) -> Iterator[TwoClusters]:
     with Broker() as test:
         make_topic(test.bootstrap_servers, "trial", 2)
         fill(test.bootstrap_servers, "trial", [(b"k", b"only here")])
-        center = ControlCenter(
-            platform.cluster.bootstrap_servers, platform.registry,
+        with ControlCenter(
+            tmp_path / "center.log", platform.cluster.bootstrap_servers, platform.registry,
             f"confluent.controlcenter.kafka.test.bootstrap.servers={test.bootstrap_servers}",
-        )  # fmt: skip
-        try:
+        ) as center:  # fmt: skip
             context = browser.new_context(base_url=center.url, locale="en-US")
             page = context.new_page()
             yield TwoClusters(page, test)
             context.close()
-        finally:
-            center.stop()
 
 
 def test_a_cluster_is_chosen_kept_by_every_link_and_its_loss_and_return_are_told(two: TwoClusters) -> None:

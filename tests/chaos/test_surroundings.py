@@ -21,6 +21,7 @@ from tests.chaos.namespaces import Network
 from tests.chaos.processes import TIMEOUT_S
 from tests.chaos.stage import Wanted, under_load
 from tests.chaos.surroundings import SURROUNDINGS
+from tests.support.typed_process import TypedProcess
 
 _FLUSHES = {"log.flush.interval.messages": "1"}
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 9), 0.5)"
@@ -113,18 +114,13 @@ def test_a_clock_jumps_while_durations_go_on(tmp_path: Path) -> None:
     skip_without(Wanted(clocks=True))
     clock = JumpingClock(tmp_path / "clock")
     told = "import sys, time\nfor line in sys.stdin: print(time.time(), time.monotonic(), flush=True)"
-    with subprocess.Popen(
-        [*clock.command, sys.executable, "-c", told], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        answers = []
-        for jump in (0, 3600):
-            clock.jump(jump)
-            process.stdin.write("\n")
-            process.stdin.flush()
-            answers.append([float(one) for one in process.stdout.readline().split()])
-        process.stdin.close()
-    (wall, steady), (wall_later, steady_later) = answers
+    command = [*clock.command, sys.executable, "-c", told]
+    with TypedProcess(command, tmp_path / "told", errors=tmp_path / "errors") as process:
+        process.type("")
+        process.wait_for(r"\n")
+        clock.jump(3600)
+        process.type("")
+        process.wait_for(r"\n.*\n")
+    (wall, steady), (wall_later, steady_later) = (map(float, line.split()) for line in process.lines)
     assert wall_later - wall > 3599
     assert 0 <= steady_later - steady < 3599

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from queue import Empty, Queue
-from typing import Any
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from pessoa.testing import Broker
 from tests.apache.broker import TOOLS, java_command, run_tool
-from tests.support.clients import CODECS, POLL_S, TIMEOUT_S, Reachable, create_topic, unique, until
+from tests.support.clients import CODECS, TIMEOUT_S, Reachable, create_topic, unique, until
+from tests.support.logged_process import LoggedProcess
 from tests.support.lossy_proxy import LossyProxy
+from tests.support.topics import eventually
 
 pytestmark = [pytest.mark.client("Java 4.3.1"), pytest.mark.apache]
 
@@ -225,72 +223,40 @@ def test_a_group_resumes_is_described_reset_and_deleted(kafka: Broker, protocol:
     assert group not in run(kafka, "kafka-consumer-groups", "--list").split()
 
 
-class VerifiableConsumer:
+class VerifiableConsumer(LoggedProcess):
     """A `kafka-verifiable-consumer` that runs, and what its lines tell."""
 
-    def __init__(self, broker: Reachable, topic: str, group: str, *arguments: str) -> None:
+    def __init__(self, broker: Reachable, topic: str, group: str, log: Path, *arguments: str) -> None:
         command = java_command(
             TOOLS["kafka-verifiable-consumer"],
             *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group-id", group),
             *("--reset-policy", "earliest", *arguments),
         )
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.partitions: set[int] = set()
-        self.has_started = False
-        self.consumed_count = 0
-        self._lines: Queue[str] = Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        super().__init__(command, log, errors=log.with_suffix(".errors"))
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
+    @property
+    def partitions(self) -> set[int]:
+        owned: set[int] = set()
+        for event in map(json.loads, self.lines):
+            touched = {one["partition"] for one in event.get("partitions", ()) if "partition" in one}
+            if event["name"] == "partitions_assigned":
+                owned |= touched
+            elif event["name"] == "partitions_revoked":
+                owned -= touched
+        return owned
 
-    def listen(self, timeout_s: float) -> None:
-        """Take in what it told, or wait for one more line."""
-        try:
-            event: dict[str, Any] = json.loads(self._lines.get(timeout=timeout_s))
-        except Empty:
-            return
-        touched = {one["partition"] for one in event.get("partitions", ()) if "partition" in one}
-        if event["name"] == "startup_complete":
-            self.has_started = True
-        elif event["name"] == "partitions_assigned":
-            self.partitions |= touched
-        elif event["name"] == "partitions_revoked":
-            self.partitions -= touched
-        elif event["name"] == "records_consumed":
-            self.consumed_count += event["count"]
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(TIMEOUT_S)
-        self._reader.join(TIMEOUT_S)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-
-@contextmanager
-def verifiable_consumer(*arguments: Any) -> Iterator[VerifiableConsumer]:
-    consumer = VerifiableConsumer(*arguments)
-    try:
-        yield consumer
-    finally:
-        consumer.stop()
+    @property
+    def consumed_count(self) -> int:
+        events = map(json.loads, self.lines)
+        return sum(event["count"] for event in events if event["name"] == "records_consumed")
 
 
 def wait_until_assigned(members: list[VerifiableConsumer], sizes: list[int]) -> None:
-    def owned() -> list[set[int]]:
-        for member in members:
-            member.listen(POLL_S)
-        return [member.partitions for member in members]
+    def is_assigned() -> bool:
+        owned = [member.partitions for member in members]
+        return sorted(map(len, owned)) == sizes and set().union(*owned) == {0, 1, 2}
 
-    until(
-        owned,
-        lambda all_owned: sorted(map(len, all_owned)) == sizes and set().union(*all_owned) == {0, 1, 2},
-        f"an assignment of {sizes} partitions",
-    )
+    eventually(is_assigned, TIMEOUT_S, about=f"an assignment of {sizes} partitions to {members}")
 
 
 @pytest.mark.parametrize(
@@ -301,14 +267,15 @@ def wait_until_assigned(members: list[VerifiableConsumer], sizes: list[int]) -> 
     ],
 )
 def test_a_group_of_four_shares_three_partitions_and_divides_anew_when_a_member_leaves(
-    grouping_kafka: Broker, protocol: str
+    grouping_kafka: Broker, protocol: str, tmp_path: Path
 ) -> None:
     topic, group = create_topic(grouping_kafka, 3), unique("group")
     settings = ["--group-protocol", protocol, *(["--session-timeout", "6000"] if protocol == "classic" else [])]
     with ExitStack() as stack:
 
         def start() -> VerifiableConsumer:
-            return stack.enter_context(verifiable_consumer(grouping_kafka, topic, group, *settings))
+            log = tmp_path / unique("member")
+            return stack.enter_context(VerifiableConsumer(grouping_kafka, topic, group, log, *settings))
 
         members = [start()]
         wait_until_assigned(members, [3])
@@ -320,6 +287,7 @@ def test_a_group_of_four_shares_three_partitions_and_divides_anew_when_a_member_
         while len(members) > 1:
             members.pop(0).stop()
             wait_until_assigned(members, {3: [1, 1, 1], 2: [1, 2], 1: [3]}[len(members)])
+        members.pop().stop()
 
 
 @feature("idempotence")
@@ -385,16 +353,17 @@ def test_an_aborted_transaction_is_hidden_and_a_hanging_one_is_ended_by_the_tool
 
 
 @feature("restart")
-def test_a_consumer_and_its_group_live_through_a_restart() -> None:
+def test_a_consumer_and_its_group_live_through_a_restart(tmp_path: Path) -> None:
     with Broker() as broker:
         topic = create_topic(broker, 3)
-        with verifiable_consumer(broker, topic, "survivors") as consumer:
+        with VerifiableConsumer(broker, topic, "survivors", tmp_path / "consumer") as consumer:
             wait_until_assigned([consumer], [3])
             produce(broker, topic, numbers(100))
-            until(lambda: consumer.listen(POLL_S), lambda _: consumer.consumed_count == 100, "the first hundred")
+            eventually(lambda: consumer.consumed_count == 100, TIMEOUT_S, about="the first hundred")
             broker.restart()
             produce(broker, topic, numbers(100))
-            until(lambda: consumer.listen(POLL_S), lambda _: consumer.consumed_count >= 200, "the second hundred")
+            eventually(lambda: consumer.consumed_count >= 200, TIMEOUT_S, about="the second hundred")
             assert consumer.consumed_count == 200
+            consumer.stop()
         described = run(broker, "kafka-consumer-groups", "--describe", "--group", "survivors")
         assert len(re.findall(rf"survivors\s+{topic}\s+\d\s+(\d+)\s+\1\s+0", described)) >= 1, described

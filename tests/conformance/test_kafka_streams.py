@@ -130,7 +130,7 @@ def test_word_count_survives_kill_minus_nine_and_answers_interactive_queries(
         app.wait_until_running()
         output.wait_for({"ana": "2", "bia": "2", "rui": "1"})
         assert app.get("bia") == 2
-        app.close()
+        app.end()
     check_exactly_once(output)
     output.close()
 
@@ -168,7 +168,7 @@ def test_word_count_is_exact_while_the_brokers_that_coordinate_it_are_killed_and
             processes.start(killed)
             wait_until_in_sync(processes)
         assert app.get("ana") == 150
-        app.close()
+        app.end()
     check_exactly_once(output)
     output.close()
 
@@ -278,6 +278,6 @@ def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_fro
                 produce(broker, f"{prefix}left", "x", key="late")
                 produce(broker, f"{prefix}right", "y", key="late")
                 output.wait_for(joined | {"late": "x+y"})
-                again.close()
-            other.close()
+                again.end()
+            other.end()
     output.close()

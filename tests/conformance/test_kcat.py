@@ -6,18 +6,17 @@ import json
 import re
 import shutil
 import subprocess
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from queue import Empty, Queue
-from typing import Any
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from pessoa.testing import Broker
-from tests.support.clients import CODECS, POLL_S, TIMEOUT_S, Reachable, create_topic, unique, until
+from tests.support.clients import CODECS, TIMEOUT_S, Reachable, create_topic, unique, until
+from tests.support.logged_process import LoggedProcess
 from tests.support.lossy_proxy import LossyProxy
+from tests.support.topics import eventually
 
 pytestmark = [
     pytest.mark.client("kcat"),
@@ -134,88 +133,40 @@ def test_reading_begins_at_an_offset_before_the_end_or_at_a_time(kafka: Broker, 
     assert set(found.splitlines()) == {f"{topic} [0] offset 0", f"{topic} [1] offset 0"}
 
 
-class Member:
-    """A kcat that is a member of a group, and what it tells of its partitions and reads."""
+class Member(LoggedProcess):
+    """A kcat that is a member of a group: it prints what it reads, and on standard error what its partitions are."""
 
-    def __init__(self, broker: Reachable, topic: str, group: str, *arguments: str) -> None:
+    def __init__(self, broker: Reachable, topic: str, group: str, log: Path) -> None:
         tuning = settings("auto.offset.reset=earliest", "heartbeat.interval.ms=200", "reconnect.backoff.ms=10")
-        self.process = subprocess.Popen(
-            ["kcat", "-E", "-b", broker.bootstrap_servers, "-G", group, *tuning, *arguments, "-u", topic],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.partitions: set[int] = set()
-        self.values: list[str] = []
-        self._told: Queue[str] = Queue()
-        self._readers = [threading.Thread(target=self._read_rebalances), threading.Thread(target=self._read_values)]
-        for reader in self._readers:
-            reader.start()
+        command = ["kcat", "-E", "-b", broker.bootstrap_servers, "-G", group, *tuning, "-u", topic]
+        super().__init__(command, log, errors=log.with_suffix(".errors"))
 
-    def _read_rebalances(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._told.put(line)
-
-    def _read_values(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.values.append(line.rstrip("\n"))
-            self._told.put("")
-
-    def listen(self, timeout_s: float) -> list[str]:
-        try:
-            line = self._told.get(timeout=timeout_s)
-        except Empty:
-            return self.values
-        named = {int(index) for index in re.findall(r"\[(\d+)\]", line)}
-        if "rebalanced" in line:
-            self.partitions = named if "assigned" in line else set()
-        return self.values
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(TIMEOUT_S)
-        for reader in self._readers:
-            reader.join(TIMEOUT_S)
-        for pipe in (self.process.stdout, self.process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-
-@contextmanager
-def member_of(*arguments: Any) -> Iterator[Member]:
-    member = Member(*arguments)
-    try:
-        yield member
-    finally:
-        member.stop()
+    @property
+    def partitions(self) -> set[int]:
+        last = ["", *re.findall(r".*rebalanced.*\n", self.errors.read_text())][-1]
+        return {int(index) for index in re.findall(r"\[(\d+)\]", last)} if "assigned" in last else set()
 
 
 def wait_until_assigned(members: list[Member], sizes: list[int]) -> None:
-    def owned() -> list[set[int]]:
-        for member in members:
-            member.listen(POLL_S)
-        return [member.partitions for member in members]
+    def is_assigned() -> bool:
+        owned = [member.partitions for member in members]
+        return sorted(map(len, owned)) == sizes and set().union(*owned) == {0, 1, 2}
 
-    until(
-        owned,
-        lambda all_owned: sorted(map(len, all_owned)) == sizes and set().union(*all_owned) == {0, 1, 2},
-        f"an assignment of {sizes} partitions",
-    )
+    eventually(is_assigned, TIMEOUT_S, about=f"an assignment of {sizes} partitions to {members}")
 
 
 @feature("groups", "rebalances")
-def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, topic: str) -> None:
+def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, topic: str, tmp_path: Path) -> None:
     group, shapes = unique("group"), {1: [3], 2: [1, 2], 3: [1, 1, 1], 4: [0, 1, 1, 1]}
     with ExitStack() as stack:
         members: list[Member] = []
         for count in (1, 2, 3, 4):
-            members.append(stack.enter_context(member_of(kafka, topic, group)))
+            members.append(stack.enter_context(Member(kafka, topic, group, tmp_path / str(count))))
             wait_until_assigned(members, shapes[count])
         for count in (3, 2, 1):
             members.pop(0).stop()
             wait_until_assigned(members, shapes[count])
+        members.pop().stop()
 
 
 @feature("commits")
@@ -261,13 +212,14 @@ def test_only_committed_transactions_are_read_committed(kafka: Broker) -> None:
 
 
 @feature("restart")
-def test_a_member_of_a_group_survives_a_restart() -> None:
+def test_a_member_of_a_group_survives_a_restart(tmp_path: Path) -> None:
     with Broker() as broker:
         topic = create_topic(broker)
-        with member_of(broker, topic, "survivors") as member:
+        with Member(broker, topic, "survivors", tmp_path / "member") as member:
             produce(broker, topic, numbers(20))
-            until(lambda: member.listen(POLL_S), lambda values: values == numbers(20), "the first records")
+            eventually(lambda: member.lines == numbers(20), TIMEOUT_S, about="the first records")
             broker.restart()
             produce(broker, topic, numbers(20, "later-"))
             everything = numbers(20) + numbers(20, "later-")
-            until(lambda: member.listen(POLL_S), lambda values: values == everything, "the records after the restart")
+            eventually(lambda: member.lines == everything, TIMEOUT_S, about="the records after the restart")
+            member.stop()

@@ -6,12 +6,9 @@ to no member again.
 
 from __future__ import annotations
 
-import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from queue import Empty, Queue
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer, ShareConsumer
@@ -28,6 +25,8 @@ from pessoa.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, Sh
 from tests.apache.broker import TOOLS, java_command, run_tool
 from tests.support.clients import POLL_S, TIMEOUT_S, Reachable, create_topic, unique, until
 from tests.support.crash_wire import Wire
+from tests.support.logged_process import LoggedProcess
+from tests.support.topics import eventually
 
 pytestmark = pytest.mark.apache
 
@@ -187,58 +186,22 @@ def test_records_of_a_member_whose_connection_ends_are_java_s_at_once(broker: Br
     assert consume(broker, topic, group, 10, "--timeout-ms", "50000") == delivered(numbers(10), 2)
 
 
-class ConsoleShareConsumer:
+def console(broker: Reachable, topic: str, group: str, log: Path) -> LoggedProcess:
     """The tool as a process of its own, that can be killed."""
-
-    def __init__(self, broker: Reachable, topic: str, group: str) -> None:
-        self.lines: list[str] = []
-        self._read: Queue[str] = Queue()
-        words = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group", group)
-        self._process = subprocess.Popen(
-            java_command(TOOLS["kafka-console-share-consumer"], *words),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self._reader = threading.Thread(target=self._read_all, daemon=True)
-        self._reader.start()
-
-    def _read_all(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._read.put(line.rstrip("\n"))
-
-    def listen(self) -> list[str]:
-        """What it has printed so far; waits a little for more."""
-        try:
-            self.lines.append(self._read.get(timeout=POLL_S))
-            while True:
-                self.lines.append(self._read.get_nowait())
-        except Empty:
-            return self.lines
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        while not self._read.empty():
-            self.lines.append(self._read.get())
+    words = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group", group)
+    return LoggedProcess(
+        java_command(TOOLS["kafka-console-share-consumer"], *words), log, errors=log.with_suffix(".errors")
+    )
 
 
-@contextmanager
-def console(broker: Reachable, topic: str, group: str) -> Iterator[ConsoleShareConsumer]:
-    consumer = ConsoleShareConsumer(broker, topic, group)
-    try:
-        yield consumer
-    finally:
-        consumer.kill()
-
-
-def test_two_java_members_share_a_partition_and_when_one_is_killed_the_other_gets_what_it_had(broker: Broker) -> None:
+def test_two_java_members_share_a_partition_and_when_one_is_killed_the_other_gets_what_it_had(
+    broker: Broker, tmp_path: Path
+) -> None:
     topic, group = create_topic(broker), share_group(broker)
-    with console(broker, topic, group) as one, console(broker, topic, group) as other:
+    with (
+        console(broker, topic, group, tmp_path / "one") as one,
+        console(broker, topic, group, tmp_path / "other") as other,
+    ):
         wanted: list[str] = []
 
         def send(prefix: str) -> None:
@@ -246,29 +209,29 @@ def test_two_java_members_share_a_partition_and_when_one_is_killed_the_other_get
             produce(broker, topic, numbers(50, prefix))
 
         send("before-")
-        until(lambda: (one.listen(), other.listen()), any, "the first record")
+        eventually(lambda: one.lines or other.lines, TIMEOUT_S, about="the first record")
         killed, left = (one, other) if one.lines else (other, one)
         killed.kill()
         send("after-")
-        until(left.listen, lambda lines: set(wanted) <= {*lines, *killed.lines}, "every record")
+        eventually(lambda: set(wanted) <= {*left.lines, *killed.lines}, TIMEOUT_S, about="every record")
 
 
-def test_java_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed() -> None:
+def test_java_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed(tmp_path: Path) -> None:
     with Cluster(3, SETTINGS) as cluster:
         topic = create_replicated_topic(cluster)
         group = share_group(cluster)
-        with console(cluster, topic, group) as consumer:
+        with console(cluster, topic, group, tmp_path / "consumer") as consumer:
             wanted = numbers(50, "before-")
             produce(cluster, topic, wanted)
-            until(consumer.listen, lambda lines: set(wanted) <= set(lines), "the records from before")
+            eventually(lambda: set(wanted) <= set(consumer.lines), TIMEOUT_S, about="the records from before")
             # It leads the partition, and by turns coordinates the group and keeps its state.
             for number in range(2):
                 leader = cluster.leader_of(topic, 0)
                 cluster.kill(leader)
                 more = numbers(50, f"after-{number}-")
                 produce(cluster, topic, more)
-                wanted += more
-                until(consumer.listen, set(wanted).issubset, "the records from after the kill")
+                wanted.extend(more)
+                eventually(lambda: set(wanted) <= set(consumer.lines), TIMEOUT_S, about="the records from after")
                 cluster.start(leader)
                 cluster.wait_until_in_sync()
             once = [line for line in consumer.lines if line.startswith("before-")]

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
-import threading
 from pathlib import Path
-from queue import Empty, Queue
 
 import httpx
 
 from pessoa.ksql.operators.records import KafkaRecord
 from pessoa.testing import Broker
 from tests.ksql.statements import Row, by_key, catalogue_of, in_process, plan_of, row
+from tests.support.logged_process import LoggedProcess
 from tests.support.topics import eventually, fill, make_topic, read_all
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,47 +37,26 @@ STATEMENTS = {
 CATALOGUE = catalogue_of(SOURCES)
 
 
-class ServerProcess:
+class ServerProcess(LoggedProcess):
     def __init__(self, servers: str, home: Path) -> None:
-        self._command = [sys.executable, "-m", "tests.ksql.server_process", servers, str(home)]
-        self._told: dict[str, Queue[str]] = {"server": Queue(), "spark": Queue()}
-        self._process: subprocess.Popen[str] | None = None
+        command = [sys.executable, "-m", "tests.ksql.server_process", servers, str(home)]
+        log = home.with_suffix(".output")
+        super().__init__(command, log, errors=home.with_suffix(".errors"), env={"PYTHONPATH": str(ROOT)})
         self.url = ""
 
-    def start(self) -> None:
-        self._process = subprocess.Popen(
-            self._command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-        )
-        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
-        self.url = self._next("server")
+    def start(self, *wrapper: str) -> None:
+        super().start(*wrapper)
+        self.url = self.wait_for(r"(?m)^server (\S+)\n", PATIENCE_S)[1]
 
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with process.stdout as lines:
-            for line in lines:
-                what, _, told = line.strip().partition(" ")
-                self._told[what].put(told)
-
-    def _next(self, what: str) -> str:
-        try:
-            return self._told[what].get(timeout=PATIENCE_S)
-        except Empty:
-            raise AssertionError(f"the {what} has not started") from None
-
-    def spark(self) -> int:
-        """The process group of Spark that was started last; waits until it is there."""
-        return int(self._next("spark"))
+    def spark(self, *, after: int = 0) -> int:
+        """The process group of the first Spark that is not the one before; waits until it is there."""
+        return int(self.wait_for(rf"(?m)^spark (?!{after}\n)(\d+)\n", PATIENCE_S)[1])
 
     def run(self, text: str) -> list[dict[str, object]]:
         answer = httpx.post(f"{self.url}/ksql", json={"ksql": text}, timeout=PATIENCE_S)
         assert answer.status_code == 200, answer.text
         found: list[dict[str, object]] = answer.json()
         return found
-
-    def kill(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
 
 
 def record(number: int) -> tuple[bytes, bytes, int]:
@@ -108,9 +85,7 @@ def test_outputs_are_those_of_a_run_without_faults(tmp_path: Path) -> None:
             wanted = len(wanted_rows("COPIED", count))
             eventually(lambda: len(read_all(servers, "COPIED")) >= wanted, PATIENCE_S, pause_s=0.5)
 
-        server = ServerProcess(servers, tmp_path)
-        server.start()
-        try:
+        with ServerProcess(servers, tmp_path) as server:
             feed()
             server.run(SOURCES + "".join(STATEMENTS.values()))
             spark = server.spark()
@@ -118,7 +93,7 @@ def test_outputs_are_those_of_a_run_without_faults(tmp_path: Path) -> None:
             feed()
             os.killpg(spark, signal.SIGKILL)
             feed()
-            server.spark()
+            server.spark(after=spark)
             wait_for_output_of(2 * ROUND)
             feed()
             server.kill()
@@ -132,8 +107,6 @@ def test_outputs_are_those_of_a_run_without_faults(tmp_path: Path) -> None:
                 wait_for_rows_of_a_run_without_faults(servers, name, written)
             (shown,) = server.run("SHOW QUERIES;")
             assert str(shown).count("'RUNNING': 1") == len(STATEMENTS), shown
-        finally:
-            server.kill()
 
 
 def wait_for_rows_of_a_run_without_faults(servers: str, name: str, count: int) -> None:

@@ -1,4 +1,8 @@
-"""Terminals as a student has them: commands of the virtual environment typed into bash, some of them left running."""
+"""Terminals as a student has them: commands of the virtual environment typed into bash, some of them left running.
+
+What is typed goes through a pipe, and standard output and standard error into a file each, so that they can be told
+apart; tests/support/terminal.py has a pseudo-terminal, for programs that draw on a screen.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.typed_process import TypedProcess
 
 TIMEOUT_S = 120.0
 _POLL_S = 0.02
@@ -28,47 +34,20 @@ class Shown(NamedTuple):
     code: int
 
 
-class Running:
+class Running(TypedProcess):
     """A command that goes on in a terminal of its own: what it printed so far, typing into it, and Ctrl-C."""
 
-    def __init__(self, typed: str, environment: dict[str, str], folder: Path, name: str) -> None:
-        self._paths = folder / f"{name}.out", folder / f"{name}.err"
-        out, err = (path.open("wb") for path in self._paths)
-        # exec, so that Ctrl-C goes to the command and not to a shell around it.
-        self._process = subprocess.Popen(
-            ["bash", "-c", f"exec {typed}"], stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment
-        )
-        out.close()
-        err.close()
-
-    @property
-    def lines(self) -> list[str]:
-        return self._paths[0].read_text().splitlines()
-
-    def type(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        self._process.stdin.flush()
-
     def ctrl_c(self) -> Shown:
-        self._process.send_signal(signal.SIGINT)
+        self.send_signal(signal.SIGINT)
         return self.ended()
 
     def ctrl_d(self) -> Shown:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self.end_input()
         return self.ended()
 
     def ended(self) -> Shown:
-        code = self._process.wait(TIMEOUT_S)
-        return Shown(self._paths[0].read_text(), self._paths[1].read_text(), code)
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        code = self.wait_for_end(TIMEOUT_S)
+        return Shown(self.said, self.errors.read_text(), code)
 
 
 class Desk:
@@ -92,9 +71,13 @@ class Desk:
         return Shown(done.stdout, done.stderr, done.returncode)
 
     def another_terminal(self, typed: str) -> Running:
-        self._running.append(Running(typed, self.environment, self._folder, f"terminal-{len(self._running)}"))
+        log = self._folder / f"terminal-{len(self._running)}.out"
+        # exec, so that Ctrl-C goes to the command and not to a shell around it.
+        command = ["bash", "-c", f"exec {typed}"]
+        self._running.append(Running(command, log, errors=log.with_suffix(".err"), environment=self.environment))
+        self._running[-1].start()
         return self._running[-1]
 
     def close(self) -> None:
         for one in self._running:
-            one.kill()
+            one.close()

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.logged_process import LoggedProcess
+
 FOLDER = Path(__file__).parents[2] / "build" / "slapd"
 PACKAGES = ("slapd", "libltdl7", "libodbc2")
 SUFFIX = "dc=pessoa,dc=pt"
@@ -75,22 +77,19 @@ def ldap_directory(folder: Path, certificate: Path | None = None) -> Iterator[st
         f"directory {data}\n"
     )
     (folder / "users.ldif").write_text(LDIF)
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(root / "usr/lib/x86_64-linux-gnu")}
+    environment = {"LD_LIBRARY_PATH": str(root / "usr/lib/x86_64-linux-gnu")}
     program = str(root / "usr/sbin/slapd")
     command = [program, "-T", "add", "-f", str(config), "-l", str(folder / "users.ldif")]
-    subprocess.run(command, env=environment, check=True, capture_output=True, timeout=DEADLINE_S)
+    subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True, timeout=DEADLINE_S)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     url = f"{'ldaps' if certificate else 'ldap'}://127.0.0.1:{port}"
     # With -d it stays in the foreground.
-    running = subprocess.Popen([program, "-h", url, "-f", str(config), "-d", "0"], env=environment)
-    try:
+    command = [program, "-h", url, "-f", str(config), "-d", "0"]
+    with LoggedProcess(command, folder / "slapd.log", name="slapd", env=environment) as running:
         _wait_until_listening(port, running)
         yield url
-    finally:
-        running.terminate()
-        running.wait(DEADLINE_S)
 
 
 def _installed() -> Path:
@@ -114,10 +113,10 @@ def _installed() -> Path:
     return root
 
 
-def _wait_until_listening(port: int, running: subprocess.Popen[bytes]) -> None:
+def _wait_until_listening(port: int, running: LoggedProcess) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while True:
-        assert running.poll() is None, f"slapd ended with {running.returncode}"
+        assert running.is_running, f"slapd ended:\n{running.said}"
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:

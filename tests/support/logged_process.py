@@ -7,7 +7,7 @@ r"""A process that a test starts, waits for, signals and ends. What it says goes
     broker.start()                                                      appends to the same file
 
 Only what was said since the last start is looked at. `with LoggedProcess(…) as process` starts it, and kills it if it
-still runs at the end.
+still runs at the end. What it says on standard error is part of what it says, unless there is a file `errors` for that.
 """
 
 from __future__ import annotations
@@ -32,11 +32,20 @@ def pessoa(*words: object) -> list[str]:
 
 
 class LoggedProcess:
+    _stdin = subprocess.DEVNULL
+
     def __init__(
-        self, command: Sequence[str], log: Path, *, name: str = "the process", env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        errors: Path | None = None,
+        name: str = "the process",
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.command = list(command)
         self.log = log
+        self.errors = errors or log
         self._name = name
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,13 +66,13 @@ class LoggedProcess:
         """Start it, behind the words of a wrapper if there is one, such as `prlimit`."""
         assert not self.is_running, f"{self._name} is running"
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with self.log.open("ab") as output:
+        with self.log.open("ab") as output, self.errors.open("ab") as errors:
             self._position = output.tell()
             self._process = subprocess.Popen(
                 [*wrapper, *self.command],
-                stdin=subprocess.DEVNULL,
+                stdin=self._stdin,
                 stdout=output,
-                stderr=subprocess.STDOUT,
+                stderr=errors,
                 env=self._environment,
             )
 
@@ -81,6 +90,11 @@ class LoggedProcess:
         """What it has said since its last start."""
         return self.log.read_bytes()[self._position :].decode(errors="replace") if self.log.exists() else ""
 
+    @property
+    def lines(self) -> list[str]:
+        """The lines it has said since its last start, without one whose end has not come."""
+        return self.said.split("\n")[:-1]
+
     def wait_for(self, pattern: str, timeout_s: float = TIMEOUT_S) -> re.Match[str]:
         """The first place in what it has said that matches; AssertionError if it ends before."""
         deadline_s = time.monotonic() + timeout_s
@@ -89,9 +103,13 @@ class LoggedProcess:
             match = re.search(pattern, self.said)
             if match is not None:
                 return match
-            assert not has_ended, f"{self._name} ended before it said {pattern!r}:\n{self.said[-5000:]}"
-            assert time.monotonic() < deadline_s, f"{self._name} did not say {pattern!r}:\n{self.said[-5000:]}"
+            assert not has_ended, f"{self._name} ended before it said {pattern!r}:\n{self._tail()}"
+            assert time.monotonic() < deadline_s, f"{self._name} did not say {pattern!r}:\n{self._tail()}"
             time.sleep(_POLL_S)
+
+    def _tail(self) -> str:
+        errors = "" if self.errors == self.log else self.errors.read_text(errors="replace")
+        return self.said[-5000:] + errors[-5000:]
 
     def send_signal(self, what: signal.Signals) -> None:
         assert self._process is not None, f"{self._name} was not started"
@@ -113,7 +131,7 @@ class LoggedProcess:
 
     def kill(self) -> None:
         """SIGKILL: no goodbye, no flush."""
-        assert self.is_running, f"{self._name} has ended by itself:\n{self.said[-5000:]}"
+        assert self.is_running, f"{self._name} has ended by itself:\n{self._tail()}"
         self.stop(signal.SIGKILL)
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """A program on a pseudo-terminal of its own: type text, wait for what is shown.
 
 What a program writes comes in pieces of any length: an escape code or a character may come in two. The codes are left
-out of what was shown, and each question for the place of the cursor is answered, as a terminal does.
+out of what was shown, and each question for the place of the cursor is answered, as a terminal does. A program that is
+content with pipes is a TypedProcess (typed_process.py), whose standard error is its own.
 """
 
 from __future__ import annotations

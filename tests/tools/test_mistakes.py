@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from click.testing import CliRunner
 
 from pessoa.cli.main import main
 from pessoa.testing import Broker
+from tests.support.typed_process import TypedProcess
 from tests.tools.stage import run_ours
 
 TIMEOUT_S = 120.0
@@ -134,75 +134,28 @@ def test_a_line_of_the_shell_may_be_copied_with_its_prompt_and_its_container_and
         assert subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S).stdout == "uvas\n"
 
 
-class Typed:
-    """A console tool in a process of its own, with its standard error to read as it comes."""
-
-    def __init__(self, tool: str, *words: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "pessoa.cli.tools", tool, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        self._err = b""
-
-    def type(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        self._process.stdin.flush()
-
-    def ctrl_c(self) -> None:
-        self._process.send_signal(signal.SIGINT)
-
-    def until_it_says(self, sentence: str) -> None:
-        assert self._process.stderr is not None
-        deadline = time.monotonic() + TIMEOUT_S
-        os.set_blocking(self._process.stderr.fileno(), False)
-        while sentence.encode() not in self._err:
-            assert time.monotonic() < deadline, f"in vain: {sentence} in {self._err.decode()}"
-            assert self._process.poll() is None, self._err.decode()
-            self._err += self._process.stderr.read() or b""
-            time.sleep(0.02)
-        os.set_blocking(self._process.stderr.fileno(), True)
-
-    def ended(self) -> tuple[int, str]:
-        _, rest = self._process.communicate(timeout=TIMEOUT_S)
-        return self._process.returncode, (self._err + rest).decode()
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        with suppress(ValueError, BrokenPipeError):
-            self._process.communicate()
-
-
-@contextmanager
-def typed(command: str, *words: str) -> Iterator[Typed]:
-    tool = Typed(command, *words)
-    try:
-        yield tool
-    finally:
-        tool.kill()
+def tool(log: Path, *words: str) -> TypedProcess:
+    return TypedProcess([sys.executable, "-m", "pessoa.cli.tools", *words], log)
 
 
 def test_a_producer_says_while_it_waits_for_a_line_that_no_broker_answers_and_ends_with_the_second_ctrl_c(
-    closed_port: str,
+    closed_port: str, tmp_path: Path
 ) -> None:
-    with typed("kafka-console-producer", "--bootstrap-server", closed_port, "--topic", "t") as producer:
+    words = ("kafka-console-producer", "--bootstrap-server", closed_port, "--topic", "t")
+    with tool(tmp_path / "producer", *words) as producer:
         producer.type("oi")
-        producer.until_it_says(SILENCE.format(closed_port))
-        producer.ctrl_c()
-        producer.until_it_says("1 records have not been acknowledged; Ctrl-C once more gives them up.\n")
-        producer.ctrl_c()
-        code, err = producer.ended()
-    assert code == 130
-    assert "Traceback" not in err
+        producer.wait_for(re.escape(SILENCE.format(closed_port)))
+        producer.send_signal(signal.SIGINT)
+        producer.wait_for(re.escape("1 records have not been acknowledged; Ctrl-C once more gives them up.\n"))
+        assert producer.stop(signal.SIGINT) == 130
+    assert "Traceback" not in producer.said
 
 
 def test_a_consumer_says_that_no_broker_answers_and_ends_with_ctrl_c_as_it_does_with_a_cluster(
-    closed_port: str,
+    closed_port: str, tmp_path: Path
 ) -> None:
-    with typed("kafka-console-consumer", "--bootstrap-server", closed_port, "--topic", "t") as consumer:
-        consumer.until_it_says(SILENCE.format(closed_port))
-        consumer.ctrl_c()
-        assert consumer.ended() == (0, f"{SILENCE.format(closed_port)}Processed a total of 0 messages\n")
+    words = ("kafka-console-consumer", "--bootstrap-server", closed_port, "--topic", "t")
+    with tool(tmp_path / "consumer", *words) as consumer:
+        consumer.wait_for(re.escape(SILENCE.format(closed_port)))
+        assert consumer.stop(signal.SIGINT) == 0
+    assert consumer.said == f"{SILENCE.format(closed_port)}Processed a total of 0 messages\n"

@@ -90,18 +90,15 @@ def test_ldaps_trusts_the_authority_of_the_settings_and_no_other(tmp_path: Path)
         settings = LdapSettings(secure, **BY_PATTERN)  # type: ignore[arg-type]
         with pytest.raises(ConnectionFailed, match="certificate"):
             LdapDirectory(settings, ssl.create_default_context).log_in("ada", "secret")
-        center = ControlCenter(
-            "127.0.0.1:1", "", f"{prefix}.url={secure}", f"{prefix}.user.dn={BY_PATTERN['user_dn']}",
-            f"ssl.truststore.location={trusted}",
-        )  # fmt: skip
-        try:
+        with ControlCenter(
+            tmp_path / "center.log", "127.0.0.1:1", "", f"{prefix}.url={secure}",
+            f"{prefix}.user.dn={BY_PATTERN['user_dn']}", f"ssl.truststore.location={trusted}",
+        ) as center:  # fmt: skip
             wrong = httpx.post(f"{center.url}/login", data={"name": "ada", "password": "guess"})
             assert wrong.status_code == 401
             entered = httpx.post(f"{center.url}/login?next=/audit", data={"name": "ada", "password": "secret"})
             assert (entered.status_code, entered.headers["location"]) == (303, "/audit")
             assert "ada" in httpx.get(f"{center.url}/audit", cookies=entered.cookies).text
-        finally:
-            center.stop()
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

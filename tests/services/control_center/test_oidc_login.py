@@ -59,40 +59,39 @@ def token_endpoint(issuer: Issuer, challenges: list[str], subject: str) -> Itera
 def test_a_user_logs_in_with_the_provider_and_a_foreign_or_wrong_answer_is_refused(tmp_path: Path) -> None:
     issuer, challenges = Issuer(), list[str]()
     keys = issuer.write(tmp_path / "keys.json")
-    with Broker() as broker, token_endpoint(issuer, challenges, USER) as tokens:
-        center = ControlCenter(
-            broker.bootstrap_servers, "", f"oauthbearer.jwks.endpoint.url={keys.as_uri()}",
+    with (
+        Broker() as broker, token_endpoint(issuer, challenges, USER) as tokens,
+        ControlCenter(
+            tmp_path / "center.log", broker.bootstrap_servers, "", f"oauthbearer.jwks.endpoint.url={keys.as_uri()}",
             f"oauthbearer.expected.issuer={ISSUER}", f"oauthbearer.expected.audience={AUDIENCE}",
             f"{PREFIX}authorization.url=http://provider.test/authorize", f"{PREFIX}token.url={tokens}",
             f"{PREFIX}client.id=console", f"{PREFIX}client.secret=ours", "pessoa.control.center.role=reader",
             f"pessoa.control.center.editors={USER}",
-        )  # fmt: skip
-        try:
-            with httpx.Client(base_url=center.url) as browser:
-                assert browser.get("/topics").headers["location"].startswith("/login?next=")
-                closed = [browser.get(path).status_code for path in ("/metrics", "/api/docs", "/api/v1/topics")]
-                assert closed == [401, 401, 401]
-                assert browser.get("/health").status_code == 200
-                assert "/login/oidc" in browser.get("/login").text
-                asked = parse_qs(urlsplit(_begin(browser, challenges)).query)
-                callback = "/login/oidc/callback"
-                state = asked["state"][0]
-                assert browser.get(callback, params={"code": "wrong", "state": state}).status_code == 502
-                state = parse_qs(urlsplit(_begin(browser, challenges)).query)["state"][0]
-                with httpx.Client(base_url=center.url) as stranger:
-                    refused = stranger.get(callback, params={"code": "right", "state": state})
-                    assert refused.status_code == 400
-                state = parse_qs(urlsplit(_begin(browser, challenges)).query)["state"][0]
-                done = browser.get(callback, params={"code": "right", "state": state})
-                assert (done.status_code, "url=/topics" in done.text) == (200, True)
-                assert browser.get("/api/v1/topics").status_code == 200
-                assert browser.get("/metrics").status_code == 200
-                made = browser.post("/api/v1/topics", json={"name": "by-editor", "partitions": 1})
-                assert made.status_code == 201
-                assert browser.delete("/api/v1/topics/by-editor").status_code == 403
-                assert browser.get(callback, params={"code": "right", "state": state}).status_code == 400
-        finally:
-            assert center.stop() == 0
+        ) as center,
+        httpx.Client(base_url=center.url) as browser,
+    ):  # fmt: skip
+        assert browser.get("/topics").headers["location"].startswith("/login?next=")
+        closed = [browser.get(path).status_code for path in ("/metrics", "/api/docs", "/api/v1/topics")]
+        assert closed == [401, 401, 401]
+        assert browser.get("/health").status_code == 200
+        assert "/login/oidc" in browser.get("/login").text
+        asked = parse_qs(urlsplit(_begin(browser, challenges)).query)
+        callback = "/login/oidc/callback"
+        state = asked["state"][0]
+        assert browser.get(callback, params={"code": "wrong", "state": state}).status_code == 502
+        state = parse_qs(urlsplit(_begin(browser, challenges)).query)["state"][0]
+        with httpx.Client(base_url=center.url) as stranger:
+            refused = stranger.get(callback, params={"code": "right", "state": state})
+            assert refused.status_code == 400
+        state = parse_qs(urlsplit(_begin(browser, challenges)).query)["state"][0]
+        done = browser.get(callback, params={"code": "right", "state": state})
+        assert (done.status_code, "url=/topics" in done.text) == (200, True)
+        assert browser.get("/api/v1/topics").status_code == 200
+        assert browser.get("/metrics").status_code == 200
+        made = browser.post("/api/v1/topics", json={"name": "by-editor", "partitions": 1})
+        assert made.status_code == 201
+        assert browser.delete("/api/v1/topics/by-editor").status_code == 403
+        assert browser.get(callback, params={"code": "right", "state": state}).status_code == 400
 
 
 def _begin(browser: httpx.Client, challenges: list[str]) -> str:

@@ -87,17 +87,14 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             httpx.post(versions, json={"schema": text}, timeout=30).raise_for_status()
         level = {"compatibility": "FULL"}
         httpx.put(f"{registry.url}/config/orders-value", json=level, timeout=30).raise_for_status()
-        center = ControlCenter(
-            broker.bootstrap_servers, registry.url, f"pessoa.control.center.home={home}",
+        with ControlCenter(
+            home / "center.log", broker.bootstrap_servers, registry.url, f"pessoa.control.center.home={home}",
             f"confluent.controlcenter.kafka.other.bootstrap.servers={other.bootstrap_servers}",
             connect=str(connect.base_url), ksql=ksql.url,
-        )  # fmt: skip
-        try:
+        ) as center:  # fmt: skip
             body = {"name": "made-here", "partitions": 1, "replication": 1}
             httpx.post(f"{center.url}/api/v1/topics", json=body, timeout=30).raise_for_status()
             yield center.url
-        finally:
-            assert center.stop() == 0
 
 
 @pytest.mark.parametrize("path", PAGES)

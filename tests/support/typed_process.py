@@ -1,0 +1,47 @@
+"""A LoggedProcess that a test types into, in exactly the environment that is given: what Python buffers stays buffered.
+
+It has pipes and files where a user has a terminal; a program that looks for one needs terminal.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.logged_process import LoggedProcess
+
+
+class TypedProcess(LoggedProcess):
+    _stdin = subprocess.PIPE
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        errors: Path | None = None,
+        name: str = "the process",
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        super().__init__(command, log, errors=errors, name=name)
+        self._environment = dict(environment)
+
+    def type(self, line: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def end_input(self) -> None:
+        """Ctrl-D. What could not be typed because the process has ended is forgotten."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def close(self) -> None:
+        super().close()
+        self.end_input()
