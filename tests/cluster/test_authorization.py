@@ -111,6 +111,7 @@ from pessoa.wire.frames import SIZE_BYTES, request_frame
 from pessoa.wire.primitives import MIN_INT32
 from pessoa.wire.schema import Message
 from tests.support.batches import plain, transactional
+from tests.support.controller_listeners import bootstrap_controllers
 from tests.support.crash_wire import Wire
 from tests.support.identities import believe_client_ids
 
@@ -140,7 +141,7 @@ class Stage:
     @property
     def controller_port(self) -> int:
         inner: Any = vars(self.broker)["_broker"]
-        return int(inner.bootstrap_controllers.rpartition(":")[2])
+        return int(bootstrap_controllers(inner).rpartition(":")[2])
 
     def wire(self, principal: str, *, of_controller: bool = False) -> Wire:
         return Wire(self.controller_port if of_controller else self.broker.port, client_id=principal)

@@ -84,7 +84,7 @@ def test_a_group_goes_on_and_keeps_its_offsets_when_its_coordinator_dies(cluster
     check_nothing_lost(producer, read_all(cluster, "t", 1))
 
 
-def test_whoever_asks_about_a_group_finds_its_new_coordinator_on_connections_that_it_has(cluster: Cluster) -> None:
+def test_a_client_asking_about_a_group_finds_its_new_coordinator_on_connections_that_it_has(cluster: Cluster) -> None:
     create_topic(cluster, "t")
     with clusters.Cluster(cluster.bootstrap_servers, {}) as client:
         commit_offsets(client, "g", {("t", 0): 7})

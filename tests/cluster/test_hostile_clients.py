@@ -37,6 +37,7 @@ from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from tests.cluster.conftest import QUIET, TIMEOUT_S, create_topic, until
 from tests.support.batches import plain
+from tests.support.controller_listeners import bootstrap_controllers
 from tests.support.crash_wire import (
     FETCH_VERSION,
     Canary,
@@ -87,7 +88,7 @@ def _sings(cluster: Cluster) -> bool:
 
 def controller_port(cluster: Cluster, node_id: int | None = None) -> int:
     node_id = cluster.controller() if node_id is None else node_id
-    address: str = cluster[node_id].inspect(lambda broker: broker.bootstrap_controllers)
+    address: str = cluster[node_id].inspect(bootstrap_controllers)
     return int(address.rpartition(":")[2])
 
 

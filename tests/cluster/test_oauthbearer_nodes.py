@@ -37,7 +37,7 @@ class Stage(NamedTuple):
 
 
 def replace(path: Path, text: str) -> None:
-    """At once, as whoever replaces a secret does."""
+    """Replace the file at once, as an operator who changes a secret does."""
     fresh = path.with_suffix(".fresh")
     fresh.write_text(text)
     fresh.replace(path)

@@ -27,6 +27,7 @@ from pessoa.wire.api.metadata import MetadataRequest, MetadataResponse
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
+from tests.support.controller_listeners import bootstrap_controllers
 
 TIMEOUT_S = 120
 CONTROLLERS = 2
@@ -80,7 +81,7 @@ async def controller_alone() -> tuple[Broker, str]:
     """A controller, and how others name it as a voter."""
     controller = node(100, "controller", "100@127.0.0.1:0")
     await controller.start()
-    return controller, f"100@{controller.bootstrap_controllers}"
+    return controller, f"100@{bootstrap_controllers(controller)}"
 
 
 def test_brokers_that_are_no_voters_join_the_cluster_of_a_controller_that_is_no_broker() -> None:
@@ -110,7 +111,7 @@ def test_brokers_that_are_no_voters_join_the_cluster_of_a_controller_that_is_no_
 def test_a_controller_serves_what_apaches_controllers_serve_and_tells_of_controllers() -> None:
     async def scenario() -> None:
         controller, _ = await controller_alone()
-        servers = controller.bootstrap_controllers
+        servers = bootstrap_controllers(controller)
         versions = await ask(servers, ApiVersionsRequest(client_software_name="tester", client_software_version="1"))
         assert isinstance(versions, ApiVersionsResponse)
         served = {one.api_key for one in versions.api_keys}
@@ -155,7 +156,7 @@ def test_every_version_of_describe_quorum_tells_of_a_broker_that_observes(versio
         broker = node(1, "broker", voters)
         await broker.start()
         wanted = [WantedTopic(topic_name="__cluster_metadata", partitions=[WantedPartition(partition_index=0)])]
-        for servers in (broker.bootstrap_servers, controller.bootstrap_controllers):
+        for servers in (broker.bootstrap_servers, bootstrap_controllers(controller)):
             quorum = await ask(servers, DescribeQuorumRequest(topics=wanted), version)
             assert isinstance(quorum, DescribeQuorumResponse)
             (observer,) = quorum.topics[0].partitions[0].observers

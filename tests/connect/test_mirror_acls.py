@@ -71,7 +71,7 @@ def run_mirror(stack: ExitStack, source: Broker, target: Broker, **settings: str
     return connector
 
 
-def test_entries_of_mirrored_topics_follow_and_let_nobody_write(brokers: tuple[Broker, Broker]) -> None:
+def test_entries_of_mirrored_topics_follow_and_let_no_user_write(brokers: tuple[Broker, Broker]) -> None:
     source, target = brokers
     for topic in ("pedidos", "segredos.internal"):
         make_topic(source.bootstrap_servers, topic)

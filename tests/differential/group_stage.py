@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 from pessoa.base.clock import SystemClock
 from pessoa.base.ids import ZERO_UUID, Uuid
-from pessoa.coordinator.group_coordinator import GroupCoordinator
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from pessoa.wire.api.find_coordinator import FindCoordinatorRequest
@@ -27,7 +26,7 @@ from pessoa.wire.frames import request_frame
 from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Message, Struct
 from tests.apache.broker import HOST
-from tests.support.coordinators import submit
+from tests.support.coordinators import group_coordinator, submit
 from tests.support.frame_reader import FrameReader
 from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.groups.bench import Context
@@ -103,7 +102,7 @@ class OurSide:
         self.log = MemoryLog()
         self.image: FakeImage = image(**TOPICS)
         self.topic_ids = {name: topic.id for name, topic in self.image.topics.by_name.items()}
-        self.coordinator = GroupCoordinator(config, self.log, SystemClock(), self.image)
+        self.coordinator = group_coordinator(config, self.log, SystemClock(), self.image)
 
     async def prepare(self) -> None:
         loading = self.coordinator.elect(0, 0)

@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from pessoa.base.ids import Uuid
-from pessoa.wire.catalogue import ApiKey, all_messages
+from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.errors import EncodeError, ErrorCode, UnsupportedFieldError
 from pessoa.wire.message_headers import request_header_version, response_header_version
 from pessoa.wire.schema import REQUIRED, Field, Message, Struct
 from tests.apache.judge import Judge, Verdict
+from tests.support.declared_messages import all_messages
 from tests.support.wire_values import random_message
 
 pytestmark = pytest.mark.apache

@@ -17,11 +17,9 @@ from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import compile_expression
 from pessoa.ksql.ksql_errors import KsqlError
 from pessoa.ksql.operators.query_settings import StillSurroundings
-from pessoa.ksql.spark.native_refusals import NotNative
-from pessoa.ksql.spark.spark_expressions import SESSION_SETTINGS, SPARK_TYPES, translate
-from pessoa.ksql.syntax.parser import parse_expression_text, parse_type_text
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import SqlType, Value
+from pessoa.ksql.spark.spark_expressions import SESSION_SETTINGS, SPARK_TYPES, NotNative, translate
+from pessoa.ksql.types.sql_types import EvaluationFailure, SqlType, Value
+from tests.support.ksql_texts import parse_expression_text, parse_type_text
 
 COLUMNS = {
     "I": "INTEGER",

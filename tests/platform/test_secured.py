@@ -354,7 +354,7 @@ def test_a_user_that_was_removed_is_refused_by_the_services(secured: Secured) ->
     until(lambda: client.get(secured.url(8081, "/subjects")).status_code == 401, bool, "the refusal")
 
 
-def test_a_flood_of_wrong_passwords_locks_out_nobody(secured: Secured) -> None:
+def test_a_flood_of_wrong_passwords_locks_out_no_user(secured: Secured) -> None:
     [admin] = secured.http("admin")
     url = secured.url(8081, "/subjects")
     assert admin.get(url).status_code == 200

@@ -66,6 +66,7 @@ from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Message, Struct
 from tests.cluster.test_roles import node
 from tests.property.test_every_api import BROKER, CONTROLLER, ONE_REPLICA, Known, PlausibleRequests
+from tests.support.controller_listeners import bootstrap_controllers
 from tests.support.identities import believe_client_ids
 
 TIMEOUT_S = 300.0
@@ -317,7 +318,7 @@ async def scenario() -> None:
     controller = node(100, CONTROLLER, "100@127.0.0.1:0", more=SECURED)
     controller.on_bug = lambda bug: bugs.append(repr(bug))
     await controller.start()
-    voters = f"100@{controller.bootstrap_controllers}"
+    voters = f"100@{bootstrap_controllers(controller)}"
     broker = node(1, BROKER, voters, more=ONE_REPLICA | SECURED | {"group.initial.rebalance.delay.ms": "0"})
     broker.on_bug = lambda bug: bugs.append(repr(bug))
     await broker.start()
@@ -370,7 +371,7 @@ class Asker:
     def __init__(self, broker: Broker, controller: Broker) -> None:
         self._broker = broker
         self._controller = controller
-        self._servers = {BROKER: broker.bootstrap_servers, CONTROLLER: controller.bootstrap_controllers}
+        self._servers = {BROKER: broker.bootstrap_servers, CONTROLLER: bootstrap_controllers(controller)}
         self._gate = asyncio.Semaphore(AT_A_TIME)
         self._known: Known
 

@@ -32,6 +32,8 @@ from pessoa.wire.frames import request_frame, response_frame
 from pessoa.wire.message_headers import ResponseHeader, response_header_version
 from pessoa.wire.schema import Field, Message
 from tests.cluster.test_roles import node
+from tests.support.api_rows import is_decided_by_controller
+from tests.support.controller_listeners import bootstrap_controllers
 from tests.support.wire_values import INTEGERS, Generator, random_message
 from tests.unit.controller.test_controller import codes_of
 
@@ -69,7 +71,7 @@ REFUSED = sorted(
     {
         (row.key, version)
         for _, row in rows()
-        if row.is_decided_by_controller or row.is_forwarded
+        if is_decided_by_controller(row) or row.is_forwarded
         for version in row.versions.each()
     }
 )
@@ -200,11 +202,11 @@ def test_every_api_in_every_version_answers_on_brokers_and_on_controllers() -> N
         controller = node(100, CONTROLLER, "100@127.0.0.1:0")
         controller.on_bug = lambda bug: bugs.append(f"controller: {bug!r}")
         await controller.start()
-        broker = node(1, BROKER, f"100@{controller.bootstrap_controllers}", more=ONE_REPLICA)
+        broker = node(1, BROKER, f"100@{bootstrap_controllers(controller)}", more=ONE_REPLICA)
         broker.on_bug = lambda bug: bugs.append(f"broker: {bug!r}")
         await broker.start()
         known = Known(controller.cluster_id, await _create_topic(broker.bootstrap_servers), Uuid.of(7))
-        places = {BROKER: broker.bootstrap_servers, CONTROLLER: controller.bootstrap_controllers}
+        places = {BROKER: broker.bootstrap_servers, CONTROLLER: bootstrap_controllers(controller)}
         gate = asyncio.Semaphore(AT_A_TIME)
 
         async def ask(where: str, row: ApiRow[Any], version: int, seed: int, patience_s: float) -> None:

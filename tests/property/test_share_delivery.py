@@ -76,7 +76,7 @@ class World:
         self.shard = self.load()
         self.accepted: set[int] = set()
         self.stored_start = 0
-        # Writes that are still on the way, though nobody waits for them.
+        # Writes that are still on the way, though no share-partition leader waits for them.
         self.late: list[write_api.WriteShareGroupStateRequest] = []
         data = initialize_api.PartitionData(partition=0, state_epoch=1, start_offset=0)
         topic = initialize_api.InitializeStateData(topic_id=KEY.topic_id, partitions=[data])

@@ -4,7 +4,7 @@ The truth is what stands in the metadata images of the nodes. An entry that was 
 that runs has it any more; from then on
 
     a request that needs it is refused                  wherever it was sent after that moment
-    no record of its user is appended                   by any leader, until somebody asks to add the entry again
+    no record of its user is appended                   by any leader, until a client asks to add the entry again
 
 and an entry that all nodes have, from before a request was sent until its response came, is no reason to refuse
 anything. Between the two, while one node lags behind others, either may happen. So it is with passwords.

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from pessoa.base.ids import Uuid
-from pessoa.wire.catalogue import all_messages
 from pessoa.wire.codec_compiler import Layout
 from pessoa.wire.schema import Field, Message, Struct
+from tests.support.declared_messages import all_messages
 from tests.support.wire_values import INTEGERS, equals_default
 
 # Where a compact length needs a second byte: it is one more than the size, and takes seven bits.

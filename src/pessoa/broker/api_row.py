@@ -194,14 +194,6 @@ class ApiRow(Generic[R]):
     def __repr__(self) -> str:
         return f"<ApiRow {self.key.title} {self.versions}>"
 
-    @property
-    def is_decided_by_controller(self) -> bool:
-        return self._decide is not None
-
-    @property
-    def is_refusable(self) -> bool:
-        return self._refuse is not None
-
     def decide(self, situation: Situation, request: R) -> Decision:
         assert self._decide is not None, f"{self.key.title} is nothing that a controller decides about"
         return self._decide(situation, request)

@@ -129,11 +129,11 @@ class BrokerCoordinators:
             lambda member, topic: may(broker, member, DESCRIBE, TOPIC, topic, quietly=True),
             share_group_config(config),
             lambda: broker.image.features.level(SHARE_VERSION),
-            self.persister,
-            lambda partitions: latest_offsets(broker, self._peers, partitions),
             streams_group_config(config),
             lambda: broker.image.features.level(STREAMS_VERSION),
-            broker.create_streams_topics,
+            persister=self.persister,
+            latest_offsets=lambda partitions: latest_offsets(broker, self._peers, partitions),
+            create_topics=broker.create_streams_topics,
         )
 
     def _group_log(self) -> InternalTopicLog:

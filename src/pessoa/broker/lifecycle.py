@@ -260,12 +260,5 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        return self._addresses(of_controller=False)
-
-    @property
-    def bootstrap_controllers(self) -> str:
-        return self._addresses(of_controller=True)
-
-    def _addresses(self, *, of_controller: bool) -> str:
-        found = [one for one in self._stages if isinstance(one, NodeListeners) and one.of_controller is of_controller]
+        found = [one for one in self._stages if isinstance(one, NodeListeners) and not one.of_controller]
         return ",".join(one.addresses for one in found)

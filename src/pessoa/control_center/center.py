@@ -111,7 +111,6 @@ class Center:
         self.limits = parse_limits(config.limits)
         self._looked_at_s = float("-inf")
         self._woken = asyncio.Event()
-        self.sample_trouble: str | None = None
 
     def __repr__(self) -> str:
         return f"<Center of {self.link!r}>"
@@ -169,12 +168,11 @@ class Center:
             try:
                 await self.watch.sample()
                 await self.check_alerts()
-                self.sample_trouble = None
             except HttpProblem as problem:
-                self.sample_trouble = problem.message
-            except Exception as failure:
+                # Brokers that do not answer: the pages say so themselves.
+                log.debug("no sample: %s", problem.message)
+            except Exception:
                 log.exception("a sample could not be taken")
-                self.sample_trouble = str(failure)
             is_watched = time.monotonic() - self._looked_at_s < LOOK_S
             self._woken.clear()
             try:

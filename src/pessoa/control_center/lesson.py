@@ -19,9 +19,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 log = logging.getLogger(__name__)
 
 LESSON_S = 1200.0
-MAX_MEMBERS = 6
 KEYS = ("a", "b", "c", "d", "f", "g")
 PACES = {"slow": 1.0, "quick": 0.25}
+# The members of a lesson's group; it has no more.
 _NAMES = "ABCDEF"
 
 

@@ -44,8 +44,7 @@ SHOWN_BYTES = 16 * 1024
 _SHOWN_LEVELS = 64
 # A reading of less leaves little behind.
 _TRIM_BYTES = 4 << 20
-# Both waits are for failures alone.
-_OPEN_S = 10.0
+# So long is waited only if a broker fails.
 _SILENCE_S = 20.0
 
 

@@ -35,14 +35,8 @@ from pessoa.coordinator.offset_requests import OffsetService
 from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime, LedPartition
 from pessoa.coordinator.shard import Delta, Image
 from pessoa.coordinator.shard_answers import all_of, ask, then
-from pessoa.coordinator.share_group_requests import (
-    LatestOffsets,
-    NoPersister,
-    ShareGroupService,
-    SharePersister,
-    no_latest_offsets,
-)
-from pessoa.coordinator.streams_group_requests import CreateTopics, StreamsGroupService, create_nothing
+from pessoa.coordinator.share_group_requests import LatestOffsets, ShareGroupService, SharePersister
+from pessoa.coordinator.streams_group_requests import CreateTopics, StreamsGroupService
 from pessoa.records.compression import Codec
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -103,11 +97,12 @@ class GroupCoordinator:
         may_describe: MayDescribe = lambda _member, _topic: True,
         share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
         share_version: Callable[[], int] = lambda: 0,
-        persister: SharePersister | None = None,
-        latest_offsets: LatestOffsets = no_latest_offsets,
         streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
         streams_version: Callable[[], int] = lambda: 0,
-        create_topics: CreateTopics = create_nothing,
+        *,
+        persister: SharePersister,
+        latest_offsets: LatestOffsets,
+        create_topics: CreateTopics,
     ) -> None:
         """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version`,
         `share_version` and `streams_version` the levels of those features. `may_describe` says whether a member may
@@ -140,9 +135,7 @@ class GroupCoordinator:
         # OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit.
         self.offsets = OffsetService(self.runtime, lambda: self._image)
         # What is asked about share groups alone.
-        self.share = ShareGroupService(
-            self.runtime, lambda: self._image, persister or NoPersister(), latest_offsets, share_version
-        )
+        self.share = ShareGroupService(self.runtime, lambda: self._image, persister, latest_offsets, share_version)
         # What is asked about streams groups alone.
         self.streams = StreamsGroupService(
             self.runtime,

@@ -67,17 +67,6 @@ class SharePersister(Protocol):
 LatestOffsets: TypeAlias = Callable[[Sequence[tuple[str, int]]], Awaitable[Mapping[tuple[str, int], int]]]
 
 
-class NoPersister:
-    """The persister of a group coordinator without share coordinators, in tests of other groups."""
-
-    async def ask(self, api: StateApi, request: Any) -> Message:
-        raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-
-async def no_latest_offsets(_partitions: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], int]:
-    return {}
-
-
 class StateResult(NamedTuple):
     code: ErrorCode
     message: str | None

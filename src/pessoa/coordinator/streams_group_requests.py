@@ -35,11 +35,6 @@ _REMEMBERED_HEARTBEATS = 2
 _MOST_TOLD = 3
 
 
-async def create_nothing(topics: Sequence[InternalTopic], _caller: Caller) -> Mapping[str, str]:
-    """Create no internal topics: for a group coordinator without a controller, in tests of other groups."""
-    return {topic.name: "there is no controller" for topic in topics}
-
-
 class _Refused(NamedTuple):
     reason: str
     until_ms: int

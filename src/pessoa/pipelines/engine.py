@@ -138,7 +138,7 @@ class Engine:
     def _launch(self, query: Query) -> None:
         try:
             # Spark has its own words for its start.
-            with saying(self._say if self._spark.session is not None else _to_nobody, f"Starting {query.spec.id}"):
+            with saying(self._say if self._spark.session is not None else _say_nothing, f"Starting {query.spec.id}"):
                 self._keeper.launch(query, raises=True)
         except NoTaskSlots as full:
             raise EngineRefused(str(full)) from None
@@ -339,7 +339,7 @@ class Engine:
         self._traces.remove_condemned(remembered)
 
 
-def _to_nobody(_: str) -> None:
+def _say_nothing(_: str) -> None:
     """Not said."""
 
 

@@ -68,7 +68,3 @@ class Names:
     def _maybe_go_on(self) -> None:
         while self._afterwards and not self._taken:
             self._afterwards.pop()()
-
-    def is_waited_for(self, name: str) -> bool:
-        with self._changed:
-            return name in self._waiting

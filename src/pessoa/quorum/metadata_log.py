@@ -6,7 +6,7 @@ The cluster's image is the latest snapshot and the batches behind it. The log be
 ends: what retention takes away is what a later snapshot has too. If the disk has lost the end of the log, so that it
 would end before the latest snapshot, the log goes on from there, since a snapshot has only what was committed.
 
-It is the `LogState` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is the epoch of an empty log.
+It is the `RaftLogView` that `pessoa.raft` looks at. Epochs begin with 1, so 0 is the epoch of an empty log.
 
 A disk may change what no CRC covers. This log was never compacted, so a batch is damaged that does not begin where the
 one before it ends. So is an epoch above that of `quorum-state`, which is on the disk before anything of its epoch is

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pessoa.raft.messages import Fetch, OffsetAndEpoch
-    from pessoa.raft.ready import LogState
+    from pessoa.raft.ready import RaftLogView
 
 
 class Divergence(NamedTuple):
@@ -20,13 +20,13 @@ class Divergence(NamedTuple):
     snapshot: OffsetAndEpoch | None = None
 
 
-def reaches(log: LogState, last_epoch: int, log_end_offset: int) -> bool:
+def reaches(log: RaftLogView, last_epoch: int, log_end_offset: int) -> bool:
     """Return whether a candidate's log, with this last epoch and end offset, is at least as up to date as `log`; if
     not, it gets no vote."""
     return (last_epoch, log_end_offset) >= (log.last_epoch, log.log_end_offset)
 
 
-def find_divergence(log: LogState, request: Fetch) -> Divergence | None:
+def find_divergence(log: RaftLogView, request: Fetch) -> Divergence | None:
     """Return why the fetch cannot continue from its offset; None if the log of the replica that fetches is a prefix of
     the leader's."""
     start, snapshot = log.log_start_offset, log.latest_snapshot
@@ -43,7 +43,7 @@ def find_divergence(log: LogState, request: Fetch) -> Divergence | None:
     return Divergence(diverging=common)
 
 
-def truncation(log: LogState, diverging: OffsetAndEpoch) -> int:
+def truncation(log: RaftLogView, diverging: OffsetAndEpoch) -> int:
     """Return the offset to which a follower truncates, given the `diverging` offset and epoch of its leader: only up to
     there can the two logs be equal."""
     end = min(diverging.offset, log.log_end_offset)

@@ -8,7 +8,7 @@
 Each of these inputs looks at the role that the member has, and may move it to another: state and transitions are in
 `pessoa.raft.member`.
 
-The machine reads its log through `LogState` and changes nothing in the world. Every method that may change something
+The machine reads its log through `RaftLogView` and changes nothing in the world. Every method that may change something
 leaves the consequences in `Ready`, which the shell takes and carries out, in its order, before it comes back with
 anything else:
 

@@ -28,7 +28,7 @@ from pessoa.raft.messages import (
 )
 from pessoa.raft.patience import Patience
 from pessoa.raft.progress import Progress
-from pessoa.raft.ready import LogState, Ready, Timeouts
+from pessoa.raft.ready import RaftLogView, Ready, Timeouts
 from pessoa.raft.roles import (
     NEVER,
     Candidate,
@@ -51,7 +51,7 @@ class Member:
         self,
         own: ReplicaKey,
         voters: VoterSet,
-        log: LogState,
+        log: RaftLogView,
         timeouts: Timeouts,
         random_below: Callable[[int], int],
         bootstrap: tuple[int, ...] = (),

@@ -24,7 +24,7 @@ class Timeouts(NamedTuple):
         return self.fetch_timeout_ms * 3 // 2
 
 
-class LogState(Protocol):
+class RaftLogView(Protocol):
     """What the machine wants to know of its log."""
 
     @property

@@ -47,7 +47,7 @@ from pessoa.rest_proxy.producing import ProducerMetrics, SharedProducer, open_pr
 from pessoa.rest_proxy.proxy_config import ClientSettings, Config
 from pessoa.rest_proxy.proxy_problems import AUTHENTICATION, UNREACHABLE, from_kafka, kafka_error
 from pessoa.web.asgi_app import caller as caller_of
-from pessoa.web.auth import BearerCredentials, Caller, PasswordCredentials
+from pessoa.web.auth import BearerCredentials, HttpCaller, PasswordCredentials
 from pessoa.web.problems import HttpProblem
 
 CLIENTS_KEY = "pessoa.clients"
@@ -101,7 +101,7 @@ def own_identity(config: Config) -> Identity:
     return Identity("", config.producer, config.consumer, config.admin, config.java_admin)
 
 
-def token_identity(config: Config, caller: Caller, given: BearerCredentials, of_consumers: CallerToken) -> Identity:
+def token_identity(config: Config, caller: HttpCaller, given: BearerCredentials, of_consumers: CallerToken) -> Identity:
     """The caller, with the token that it has sent; `of_consumers` is the one of all consumers of the principal."""
     own = CallerToken(given)
     return Identity(
@@ -115,7 +115,7 @@ def token_identity(config: Config, caller: Caller, given: BearerCredentials, of_
     )
 
 
-def password_identity(config: Config, caller: Caller, given: PasswordCredentials) -> Identity:
+def password_identity(config: Config, caller: HttpCaller, given: PasswordCredentials) -> Identity:
     """The caller, with the password that it has sent."""
     login = {"sasl.username": given.username, "sasl.password": given.password}
     return Identity(
@@ -221,7 +221,7 @@ class CallerClients:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def take(self, caller: Caller) -> Clients:
+    def take(self, caller: HttpCaller) -> Clients:
         """The clients of a caller, which must be given back (`release`)."""
         key = _key(caller)
         self._check_life(caller)
@@ -233,19 +233,19 @@ class CallerClients:
         entry.users += 1
         return entry.clients
 
-    def release(self, caller: Caller) -> None:
+    def release(self, caller: HttpCaller) -> None:
         entry = self._entries[_key(caller)]
         assert entry.users > 0, "released more often than taken"
         entry.users -= 1
         entry.idle_since_ms = self._clock.monotonic_ms()
 
-    def _check_life(self, caller: Caller) -> None:
+    def _check_life(self, caller: HttpCaller) -> None:
         given = caller.credentials
         if isinstance(given, BearerCredentials) and given.expires_at_ms <= self._clock.now_ms():
             # The verifier lets clocks be apart by some seconds; librdkafka does not.
             raise HttpProblem(401, "The token has expired.", AUTHENTICATION, headers=_EXPIRED)
 
-    def _entry(self, caller: Caller) -> _Entry:
+    def _entry(self, caller: HttpCaller) -> _Entry:
         given = caller.credentials
         if isinstance(given, PasswordCredentials):
             return _Entry(Clients(self._config, password_identity(self._config, caller, given), self._metrics))
@@ -255,7 +255,7 @@ class CallerClients:
         identity = token_identity(self._config, caller, given, token)
         return _Entry(Clients(self._config, identity, self._metrics), given.expires_at_ms)
 
-    def _make_room(self, caller: Caller) -> None:
+    def _make_room(self, caller: HttpCaller) -> None:
         if isinstance(caller.credentials, BearerCredentials):
             own = [key for key, entry in self._entries.items() if key[0] == caller.principal and entry.has_token]
             if len(own) >= MAX_TOKENS_OF_ONE:
@@ -299,7 +299,7 @@ def _try_login(servers: str, java_settings: Mapping[str, str]) -> None:
         raise HttpProblem(503, str(failure), UNREACHABLE) from None
 
 
-def _key(caller: Caller) -> tuple[str, bytes]:
+def _key(caller: HttpCaller) -> tuple[str, bytes]:
     """A principal with its password or token, which need not stand here in clear."""
     given = caller.credentials
     secret = given.password if isinstance(given, PasswordCredentials) else given.token

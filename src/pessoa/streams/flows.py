@@ -430,7 +430,8 @@ def _within(within: Duration | tuple[Duration, Duration] | None, grace: Duration
         return None
     before, after = within if isinstance(within, tuple) else (within, within)
     if grace is None and how != "inner":
-        raise PlanRefused(f"a {how} join of streams needs a grace: how long to wait before a row is alone")
+        kind = {"left": "a left", "outer": "an outer"}[how]
+        raise PlanRefused(f"{kind} join of streams needs a grace: how long to wait before a row is alone")
     return Within(milliseconds(before), milliseconds(after), DAY_MS if grace is None else milliseconds(grace))
 
 

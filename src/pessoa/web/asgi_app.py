@@ -27,7 +27,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pessoa.web.answers import EXCHANGE_KEY, Answer
-from pessoa.web.auth import Authenticator, Caller
+from pessoa.web.auth import Authenticator, HttpCaller
 from pessoa.web.bodies import LIMIT_KEY, BodyLimit
 from pessoa.web.metrics import RequestMetrics
 from pessoa.web.negotiation import choose_media_type, consumes, essence
@@ -285,9 +285,9 @@ def content_type(request: Request) -> str:
     return essence(request.scope.get(CONTENT_TYPE_KEY) or "")
 
 
-def caller(request: Request) -> Caller | None:
+def caller(request: Request) -> HttpCaller | None:
     """Return the authenticated caller; None if the service needs no login, and at public endpoints."""
-    found: Caller | None = request.scope.get(CALLER_KEY)
+    found: HttpCaller | None = request.scope.get(CALLER_KEY)
     return found
 
 

@@ -1,9 +1,9 @@
 """Who calls a service: the caller that an Authorization header proves, with the credentials that prove it.
 
-An `Authenticator` makes a `Caller` of the header, or raises 401 with a challenge. It is awaited, since it may have to
-ask elsewhere (`kafka_users.py` asks brokers). The caller keeps its credentials, so that a service may act as its caller
-towards brokers: a name and password log in with PLAIN or SCRAM, a bearer token with OAUTHBEARER. Their `repr` shows no
-secret.
+An `Authenticator` makes an `HttpCaller` of the header, or raises 401 with a challenge. It is awaited, since it may have
+to ask elsewhere (`kafka_users.py` asks brokers). The caller keeps its credentials, so that a service may act as its
+caller towards brokers: a name and password log in with PLAIN or SCRAM, a bearer token with OAUTHBEARER. Their `repr`
+shows no secret.
 
 Bearer tokens are verified as brokers verify them (`security/jwt/`), and name the same principal. A service may take
 callers of both kinds; then the challenge names both.
@@ -54,7 +54,7 @@ class BearerCredentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class HttpCaller:
     """The sender of a request. The name is the user's, or the subject of the token."""
 
     name: str
@@ -67,7 +67,7 @@ class Caller:
 
 
 class Authenticator(Protocol):
-    async def caller_of(self, header: str | None) -> Caller:
+    async def caller_of(self, header: str | None) -> HttpCaller:
         """The caller that an Authorization header proves. Raises an `HttpProblem`: 401 without proof, 403 if the caller
         is known and may not come in, 429 or 503 if that cannot be found out in this moment."""
 
@@ -104,7 +104,7 @@ class BasicAuth:
     def __repr__(self) -> str:
         return f"<BasicAuth {len(self._users)} users>"
 
-    async def caller_of(self, header: str | None) -> Caller:
+    async def caller_of(self, header: str | None) -> HttpCaller:
         """The user in this Authorization header; 401 for an unknown one, 403 for one without a role."""
         credentials = basic_credentials(header)
         if credentials is None:
@@ -115,7 +115,7 @@ class BasicAuth:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
         if self._roles and not user.roles & self._roles:
             raise HttpProblem(403, "Forbidden")
-        return Caller(name, PasswordCredentials(name, password))
+        return HttpCaller(name, PasswordCredentials(name, password))
 
     async def start(self) -> None:
         """Do nothing: the users are read when the object is made."""
@@ -146,7 +146,7 @@ class BearerAuth:
     def __repr__(self) -> str:
         return f"<BearerAuth {self._verifier!r}, {self._also!r}>"
 
-    async def caller_of(self, header: str | None) -> Caller:
+    async def caller_of(self, header: str | None) -> HttpCaller:
         scheme, _, token = (header or "").partition(" ")
         if scheme.lower() == "basic" and self._also is not None:
             return await self._also.caller_of(header)
@@ -160,7 +160,7 @@ class BearerAuth:
             raise _unauthorized(f'{self._own}, error="invalid_token", error_description="{told}"') from None
         if self._roles and not valid.scopes & self._roles:
             raise HttpProblem(403, "Forbidden")
-        return Caller(valid.subject, BearerCredentials(token.strip(), valid.expires_at_ms))
+        return HttpCaller(valid.subject, BearerCredentials(token.strip(), valid.expires_at_ms))
 
     async def start(self) -> None:
         await self._verifier.start()

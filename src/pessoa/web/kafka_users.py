@@ -32,7 +32,7 @@ from pessoa.base.clock import Clock, SystemClock
 from pessoa.client.blocking_connection import ConnectionFailed
 from pessoa.client.client_errors import KafkaFailure
 from pessoa.client.login_trial import log_in
-from pessoa.web.auth import Caller, PasswordCredentials, basic_credentials
+from pessoa.web.auth import HttpCaller, PasswordCredentials, basic_credentials
 from pessoa.web.problems import HttpProblem
 
 log = logging.getLogger("pessoa.web")
@@ -99,7 +99,7 @@ class KafkaUsers:
     def __repr__(self) -> str:
         return f"<KafkaUsers {len(self._right)} logins remembered, {len(self._trials)} trials>"
 
-    async def caller_of(self, header: str | None) -> Caller:
+    async def caller_of(self, header: str | None) -> HttpCaller:
         credentials = basic_credentials(header)
         if credentials is None or not _can_be_a_login(*credentials):
             raise self._refusal()
@@ -116,7 +116,7 @@ class KafkaUsers:
             raise self._refusal()
         if right.operations & self._needed != self._needed:
             raise HttpProblem(403, "Forbidden")
-        return Caller(name, PasswordCredentials(name, password))
+        return HttpCaller(name, PasswordCredentials(name, password))
 
     async def start(self) -> None:
         """Do nothing: brokers are asked when callers come."""

@@ -1,33 +1,15 @@
-"""Finds the declaration of a message: by API key, or all of them.
+"""Finds the declaration of a message by API key.
 
 Declarations are imported when they are asked for. A broker that serves Produce and Fetch pays for Produce and Fetch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum
 from functools import cache
 from importlib import import_module
 
 from pessoa.wire.schema import Message
-
-# What has no API key of its own: headers, and records in logs and files.
-_OTHER_MODULES = (
-    "message_headers",
-    "stored.consumer_protocol",
-    "stored.control_record_bodies",
-    "stored.group_records",
-    "stored.metadata_records",
-    "stored.principal",
-    "stored.producer_entries",
-    "stored.quorum_state",
-    "stored.share_state_records",
-    "stored.transaction_records",
-    "unserved.remote_log_records",
-    "stored.share_group_records",
-    "stored.streams_group_records",
-)
 
 
 class ApiKey(IntEnum):
@@ -149,14 +131,3 @@ def _declaration(key: ApiKey, suffix: str) -> type[Message]:
     assert isinstance(found, type)
     assert issubclass(found, Message)
     return found
-
-
-def all_messages() -> Iterator[type[Message]]:
-    """Every declared message: requests and responses by API key, then headers and stored records."""
-    for key in ApiKey:
-        yield key.request
-        yield key.response
-    for name in _OTHER_MODULES:
-        for declared in vars(import_module(f"pessoa.wire.{name}")).values():
-            if isinstance(declared, type) and issubclass(declared, Message) and declared is not Message:
-                yield declared

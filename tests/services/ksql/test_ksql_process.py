@@ -48,9 +48,9 @@ def test_the_command_says_what_is_wrong_and_how_it_ended(ksql: Ksql, tmp_path: P
     refused = ksql_command("-e", "SHOW STREEMS;", url)
     assert refused.returncode == 1
     assert "Did you mean STREAMS?" in refused.stdout
-    nobody = ksql_command("-e", "SHOW STREAMS;", "http://127.0.0.1:1")
-    assert nobody.returncode == 1
-    assert "No ksql server answers at http://127.0.0.1:1" in nobody.stdout
+    unanswered = ksql_command("-e", "SHOW STREAMS;", "http://127.0.0.1:1")
+    assert unanswered.returncode == 1
+    assert "No ksql server answers at http://127.0.0.1:1" in unanswered.stdout
     script = tmp_path / "s.sql"
     script.write_text("SHOW TOPICS;")
     assert "Kafka Topic" in ksql_command("-f", str(script), url).stdout

@@ -19,6 +19,7 @@ from pessoa.broker import apis
 from pessoa.broker.api_row import ApiRow
 from pessoa.broker.api_table import broker_rows, controller_rows, find_row, row_of
 from pessoa.wire.catalogue import ApiKey
+from tests.support.api_rows import is_decided_by_controller, is_refusable
 
 SOURCE = Path(pessoa.__file__).parent
 MODULES = [module.name for module in iter_modules(apis.__path__)]
@@ -64,10 +65,10 @@ def test_versions_are_declared_and_all_that_are_served_are_advertised(row: ApiRo
 def test_what_reaches_a_controller_is_decided_there_and_what_is_checked_can_be_refused(row: ApiRow[Any]) -> None:
     comes_to_controller = row.is_forwarded or row.controller_channel is not None
     is_checked = bool(row.authorised or row.authorised_on_controller)
-    assert (comes_to_controller or is_checked) == row.is_refusable
+    assert (comes_to_controller or is_checked) == is_refusable(row)
     if comes_to_controller:
         assert row.handle_on_controller is not None
-        assert row.is_decided_by_controller != (row.serve_in_quorum is not None)
+        assert is_decided_by_controller(row) != (row.serve_in_quorum is not None)
 
 
 def test_an_api_without_a_file_has_no_row() -> None:

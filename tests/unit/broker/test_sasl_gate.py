@@ -400,7 +400,7 @@ def test_unknown_users_of_scram_get_the_iterations_that_most_users_have() -> Non
 
 
 @pytest.mark.parametrize(("owner", "is_found"), [("User:ana", True), ("Group:ana", False), ("ana", False)])
-def test_a_stored_token_whose_owner_is_no_user_logs_nobody_in(owner: str, is_found: bool) -> None:
+def test_a_stored_token_whose_owner_is_no_user_logs_no_client_in(owner: str, is_found: bool) -> None:
     token = DelegationToken("id", owner, owner, (), 0, 2_000_000, 2_000_000)
     image = replace(MetadataImage.EMPTY, delegation_tokens=DelegationTokensImage({"id": token}))
     settings = config({"delegation.token.secret.key": "a key of the cluster"})

@@ -13,6 +13,7 @@ from pessoa.broker.stages.cluster_member import ClusterMember
 from pessoa.broker.stages.node_listeners import NodeListeners
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.quorum.formatting import WrongDirectory
+from tests.support.controller_listeners import bootstrap_controllers
 
 TIMEOUT_S = 60.0
 
@@ -52,7 +53,7 @@ def test_a_start_that_finds_its_port_taken_gives_everything_back() -> None:
             assert broker.find(ClusterMember) is not None, "the start went that far"
             assert broker.find(NodeListeners) is not None, "the port of the controller was open"
             await broker.stop()
-            host, _, port = broker.bootstrap_controllers.rpartition(":")
+            host, _, port = bootstrap_controllers(broker).rpartition(":")
             with pytest.raises(ConnectionRefusedError):
                 await asyncio.open_connection(host, int(port))
         await start_and_stop(node(disk))

@@ -10,7 +10,7 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.ids import ZERO_UUID
-from pessoa.coordinator.group_coordinator import GroupCoordinator, random_uuid
+from pessoa.coordinator.group_coordinator import random_uuid
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import (
@@ -52,7 +52,7 @@ from pessoa.wire.api.txn_offset_commit import (
 )
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
-from tests.support.coordinators import submit
+from tests.support.coordinators import group_coordinator, submit
 from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.groups.bench import Context
 from tests.unit.coordinator.images import image, topic_id
@@ -65,7 +65,7 @@ class Fixture:
     def __init__(self, config: GroupCoordinatorConfig | None = None) -> None:
         self.clock = ManualClock(1_000_000)
         self.log = MemoryLog(PARTITIONS)
-        self.groups = GroupCoordinator(
+        self.groups = group_coordinator(
             config or GroupCoordinatorConfig(), self.log, self.clock, image(orders=3, payments=2)
         )
 

@@ -9,8 +9,8 @@ from pessoa.ksql.analysis.expression_scopes import ColumnScope
 from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import compile_expression
-from pessoa.ksql.syntax.parser import parse_expression_text, parse_type_text
 from pessoa.ksql.types.sql_types import Value
+from tests.support.ksql_texts import parse_expression_text, parse_type_text
 
 NOW_MS = 1_794_911_400_000
 

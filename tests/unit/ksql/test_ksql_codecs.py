@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pessoa.ksql.analysis.source_catalogue import FormatOptions, SchemaColumn, SourceWindow
 from pessoa.ksql.operators.format_codecs import CodecFailure, KeyCodec, Side, TimeWindow, side_codec
 from pessoa.ksql.operators.schema_source import AVRO, MemorySchemas
-from pessoa.ksql.syntax.parser import parse_type_text
 from pessoa.ksql.syntax.query_nodes import WindowKind
 from pessoa.ksql.types.sql_types import (
     BIGINT,
@@ -32,6 +31,7 @@ from pessoa.ksql.types.sql_types import (
     Struct,
     Value,
 )
+from tests.support.ksql_texts import parse_type_text
 
 TYPES = {
     "B": BOOLEAN, "I": INTEGER, "L": BIGINT, "D": DOUBLE, "S": STRING, "Y": BYTES, "C": Decimal(9, 3), "DT": DATE,

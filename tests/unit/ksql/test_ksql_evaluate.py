@@ -12,8 +12,7 @@ from pessoa.ksql.evaluate.predicate_functions import matches_like
 from pessoa.ksql.evaluate.row_functions import condition, group_key, or_null
 from pessoa.ksql.functions.function_table import Resolved
 from pessoa.ksql.ksql_errors import SemanticFailure
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 from tests.unit.ksql.ksql_evaluation import SeededSurroundings, evaluate, typed
 
 COLUMNS = {

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pessoa.ksql.ksql_errors import SyntaxFailure
 from pessoa.ksql.syntax import expression_nodes as n
 from pessoa.ksql.syntax.expression_text import expression_text
-from pessoa.ksql.syntax.parser import parse_expression_text, parse_statements, parse_type_text
+from pessoa.ksql.syntax.parser import parse_statements
 from pessoa.ksql.types.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -28,6 +28,7 @@ from pessoa.ksql.types.sql_types import (
     SqlType,
     Struct,
 )
+from tests.support.ksql_texts import parse_expression_text, parse_type_text
 
 # The text, and the same with every bracket written out.
 POWERS = [

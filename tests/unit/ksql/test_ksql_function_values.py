@@ -15,7 +15,6 @@ from pessoa.ksql.functions.function_table import scalar_functions
 from pessoa.ksql.functions.signatures import AnyDecimal, Variable
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.syntax.expression_nodes import Call, Column, Expression, IntervalUnit
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -30,6 +29,7 @@ from pessoa.ksql.types.sql_types import (
     TIMESTAMP,
     Array,
     Decimal,
+    EvaluationFailure,
     Lambda,
     Map,
     SqlType,

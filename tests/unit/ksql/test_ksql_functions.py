@@ -13,9 +13,8 @@ from pessoa.ksql.functions.signatures import parse_signature
 from pessoa.ksql.functions.table_functions import table_functions
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.syntax.expression_nodes import Call, Literal
-from pessoa.ksql.syntax.parser import parse_expression_text
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import BIGINT, BOOLEAN, INTEGER, STRING, Array, Value
+from pessoa.ksql.types.sql_types import BIGINT, BOOLEAN, INTEGER, STRING, Array, EvaluationFailure, Value
+from tests.support.ksql_texts import parse_expression_text
 from tests.unit.ksql.ksql_evaluation import evaluate, typed
 
 # The reference's list, without CAST, ARRAY and MAP, which are syntax.

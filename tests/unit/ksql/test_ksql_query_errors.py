@@ -9,8 +9,9 @@ from pessoa.ksql.analysis.expression_scopes import Found
 from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.logical_plan import explain_text
 from pessoa.ksql.syntax.expression_nodes import Column
-from pessoa.ksql.syntax.parser import parse_expression_text, parse_statement
+from pessoa.ksql.syntax.parser import parse_statement
 from pessoa.ksql.types.sql_types import STRING, Array
+from tests.support.ksql_texts import parse_expression_text
 from tests.unit.ksql.ksql_catalogue import decide, failure
 
 ERRORS = [

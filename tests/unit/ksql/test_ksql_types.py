@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pessoa.ksql.syntax.parser import parse_type_text as t
 from pessoa.ksql.types import time_text
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
 from pessoa.ksql.types.implicit_casts import can_cast_implicitly, common_type, fits_column, literal_fits, number_type_of
 from pessoa.ksql.types.number_arithmetic import operation
 from pessoa.ksql.types.operator_types import arithmetic_type, can_compare
-from pessoa.ksql.types.sql_types import BIGINT, DOUBLE, INTEGER, NULL_TYPE, Value
+from pessoa.ksql.types.sql_types import BIGINT, DOUBLE, INTEGER, NULL_TYPE, EvaluationFailure, Value
 from pessoa.ksql.types.value_text import double_text
+from tests.support.ksql_texts import parse_type_text as t
 
 D = decimal.Decimal
 

@@ -50,7 +50,7 @@ BROKER = AUTHORITY.vouch("broker")
 def principal_of(certificate: bytes | None) -> str:
     name = "ANONYMOUS" if certificate is None else subject_of(certificate)
     if name == "CN=nobody":
-        raise PeerRefused("nobody is let in")
+        raise PeerRefused("this user is not let in")
     return f"User:{name}"
 
 

@@ -122,6 +122,12 @@ def make_engine(home: Path, **more: Any) -> Engine:
     return Engine("127.0.0.1:1", home=home, spark_remote="sc://127.0.0.1:1", **more)
 
 
+def is_waited_for(engine: Engine, name: str) -> bool:
+    """Whether a thread waits for the name, or with EVERY_NAME for all of them."""
+    with engine._names._changed:
+        return name in engine._names._waiting
+
+
 def in_time(act: Callable[[], object]) -> None:
     acting = threading.Thread(target=act, daemon=True)
     acting.start()
@@ -284,7 +290,7 @@ def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its
         def begin_meanwhile() -> None:
             starting.start()
             # It has asked for the name, or would have made its markers by now.
-            eventually(lambda: cluster.was_asked.is_set() or engine._names.is_waited_for("a"))
+            eventually(lambda: cluster.was_asked.is_set() or is_waited_for(engine, "a"))
 
         cluster.while_removing = begin_meanwhile
         engine.delete("a")
@@ -352,7 +358,7 @@ def test_an_engine_is_closed_when_the_deletion_that_was_under_way_is_done(cluste
 
     def close_meanwhile() -> None:
         closing.start()
-        eventually(lambda: engine._names.is_waited_for(EVERY_NAME) or not closing.is_alive(), DEADLINE_S)
+        eventually(lambda: is_waited_for(engine, EVERY_NAME) or not closing.is_alive(), DEADLINE_S)
 
     cluster.while_removing = close_meanwhile
     engine.delete("a")
@@ -466,7 +472,7 @@ def test_a_query_that_is_deleted_while_it_is_prepared_leaves_nothing(cluster: Cl
         assert cluster.was_asked.wait(DEADLINE_S)
         deleting = threading.Thread(target=lambda: engine.delete("a"), daemon=True)
         deleting.start()
-        eventually(lambda: engine._names.is_waited_for("a") or cluster.removed, DEADLINE_S)
+        eventually(lambda: is_waited_for(engine, "a") or cluster.removed, DEADLINE_S)
         cluster.may_answer.set()
         deleting.join(DEADLINE_S)
         assert engine.queries() == []

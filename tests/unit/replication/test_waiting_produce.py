@@ -165,7 +165,7 @@ def test_a_produce_whose_leader_has_lost_and_regained_a_partition_does_not_ackno
 
 
 class HeldFlusher(Flusher):
-    """Whoever waits for the disk waits until the test lets them go on."""
+    """A request that waits for the disk waits until the test lets it go on."""
 
     def __init__(self) -> None:
         super().__init__()

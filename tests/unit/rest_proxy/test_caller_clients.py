@@ -22,7 +22,7 @@ from pessoa.rest_proxy.caller_clients import (
 from pessoa.rest_proxy.caller_tokens import CallerToken
 from pessoa.rest_proxy.producing import ProducerMetrics
 from pessoa.rest_proxy.proxy_config import Config, from_properties
-from pessoa.web.auth import BearerCredentials, Caller, PasswordCredentials
+from pessoa.web.auth import BearerCredentials, HttpCaller, PasswordCredentials
 from pessoa.web.problems import HttpProblem
 from tests.support.tokens import Issuer
 
@@ -39,8 +39,8 @@ SETTINGS = {
 SECRET = "planted-7Q"
 
 
-def caller(name: str, password: str = SECRET) -> Caller:
-    return Caller(name, PasswordCredentials(name, password))
+def caller(name: str, password: str = SECRET) -> HttpCaller:
+    return HttpCaller(name, PasswordCredentials(name, password))
 
 
 def run(test: Callable[[CallerClients, ManualClock], Awaitable[None]], room: int = 3) -> None:
@@ -118,7 +118,7 @@ def test_clients_that_were_idle_for_too_long_are_closed() -> None:
 
 def test_clients_of_a_caller_with_a_token_log_in_with_it_and_with_nothing_of_the_proxy() -> None:
     given = BearerCredentials(SECRET, 5000)
-    found = token_identity(from_properties(SETTINGS), Caller("ana", given), given, CallerToken(given))
+    found = token_identity(from_properties(SETTINGS), HttpCaller("ana", given), given, CallerToken(given))
     for settings in (found.producer, found.consumer, found.admin):
         assert settings["sasl.mechanisms"] == "OAUTHBEARER"
         ask = settings["oauth_cb"]
@@ -138,8 +138,8 @@ def test_a_token_is_replaced_by_one_that_ends_later_and_by_no_other() -> None:
     assert token("") == ("later", 6.0)
 
 
-def bearer(name: str, token: str, expires_at_ms: int = 100_000) -> Caller:
-    return Caller(name, BearerCredentials(token, expires_at_ms))
+def bearer(name: str, token: str, expires_at_ms: int = 100_000) -> HttpCaller:
+    return HttpCaller(name, BearerCredentials(token, expires_at_ms))
 
 
 def test_a_refreshed_token_gets_new_clients_and_renews_the_login_of_the_consumers() -> None:

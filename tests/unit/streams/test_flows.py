@@ -27,6 +27,7 @@ from pessoa.pipelines.plan import (
     every,
     to_json,
 )
+from pessoa.pipelines.shapes import shape
 from pessoa.streams import (
     App,
     PlanRefused,
@@ -160,6 +161,48 @@ def test_joins_say_how_near_and_how_long_they_wait() -> None:
     assert joined.within == Within(60_000, 5000, 86_400_000)
     with pytest.raises(PlanRefused, match="a left join of streams needs a grace"):
         sales.left_join(paid, within="1 min")
+
+
+def test_an_outer_join_of_streams_keeps_both_sides_and_needs_a_grace() -> None:
+    loja = app()
+    sales, paid = loja.stream("vendas", value=Sale), loja.stream("pagos", value={"valor": float})
+    joined = sales.outer_join(paid, within="1 min", grace="10 s", prefix="pago_")
+    assert_type(joined, Stream[str, dict[str, Any]])
+    node = joined.node
+    assert node == Join(sales.node, paid.node, "outer", Within(60_000, 60_000, 10_000), right_prefix="pago_")
+    assert list(shape(node).values) == ["produto", "valor", "pago_valor"]
+    with pytest.raises(PlanRefused, match="an outer join of streams needs a grace"):
+        sales.outer_join(paid, within="1 min")
+
+
+def test_an_outer_join_of_tables_is_a_table_of_the_keys_that_either_has() -> None:
+    loja = app()
+    names, places = loja.table("nomes", value={"nome": str}), loja.table("lugares", value={"nome": str})
+    joined = names.outer_join(places, prefix="lugar_")
+    assert joined.node == Join(names.node, places.node, "outer", right_prefix="lugar_")
+    made = shape(joined.node)
+    assert made.is_table
+    assert list(made.values) == ["nome", "lugar_nome"]
+
+
+def test_a_stream_and_a_table_have_no_outer_join() -> None:
+    loja = app()
+    sales, names = loja.stream("vendas", value=Sale), loja.table("nomes", value={"nome": str})
+    with pytest.raises(PlanRefused, match="a stream joins a table inner or left"):
+        shape(sales.join(names, how="outer").node)
+
+
+def test_the_changes_of_a_table_are_a_stream_with_its_keys_and_columns() -> None:
+    loja = app()
+    counts = loja.stream("vendas", value=Sale).group_by("produto", "valor > 1 AS caro").count()
+    changes = counts.to_stream()
+    assert isinstance(changes, Stream)
+    assert changes.node == Rekey(counts.node, (Column("produto", "`produto`"), Column("caro", "`caro`")))
+    table, stream = shape(counts.node), shape(changes.node)
+    assert (table.is_table, stream.is_table) == (True, False)
+    assert (stream.keys, stream.values) == (table.keys, table.values)
+    typed = loja.table("clientes", value=Sale)
+    assert_type(typed.to_stream(), Stream[str, Sale])
 
 
 def test_keys_are_written_as_they_were_read_until_they_change() -> None:

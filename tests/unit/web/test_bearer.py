@@ -141,7 +141,7 @@ def test_keys_of_a_url_are_there_before_the_first_caller_and_new_ones_are_fetche
         assert len(provider.asked) <= 2 + 16
 
 
-def test_service_whose_issuer_cannot_be_reached_starts_and_lets_nobody_in() -> None:
+def test_service_whose_issuer_cannot_be_reached_starts_and_lets_no_client_in() -> None:
     with IdentityProvider(ANA).serving() as provider:
         gone = provider.url("/jwks")
     with serving(read_http_settings({"oauthbearer.jwks.endpoint.url": gone}, HERE)) as client:

@@ -45,7 +45,7 @@ class Brokers:
         with self._lock:
             self.under_way -= 1
         if self.are_away:
-            raise ConnectionFailed("nobody is there")
+            raise ConnectionFailed("no broker is there")
         return self.operations.get(name, 0) if self.users.get(name) == password else None
 
 
@@ -124,7 +124,7 @@ def test_requests_with_the_same_login_share_a_trial_and_one_that_goes_away_takes
     run(test, ana="right")
 
 
-def test_a_flood_of_wrong_passwords_is_bounded_and_keeps_out_nobody_who_was_in() -> None:
+def test_a_flood_of_wrong_passwords_is_bounded_and_keeps_out_no_user_who_was_in() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         assert await status(users, "ana", "right") == 200
         clock.advance_ms(REMEMBER_MS)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.wire.catalogue import ApiKey, all_messages
+from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.message_headers import RequestHeader, ResponseHeader
 from pessoa.wire.schema import Message, Struct
 from pessoa.wire.versions import Versions
+from tests.support.declared_messages import all_messages
 
 # API key, name, versions, flexible versions. A request and its response share them.
 TABLE = """

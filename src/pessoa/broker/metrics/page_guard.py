@@ -40,7 +40,7 @@ MAX_REMEMBERED = 100
 # Longer ones are no user's.
 _LONGEST = 1024
 # What an unknown user has: as many iterations as `pessoa users` gives.
-_NOBODY = ScramKeys(b"no such user", b"", b"", 8192)
+_UNKNOWN_USER = ScramKeys(b"no such user", b"", b"", 8192)
 _CHALLENGE = 'WWW-Authenticate: Basic realm="pessoa"\r\n'
 
 
@@ -91,7 +91,7 @@ class PageGuard:
         if self._right.get(digest) in credentials.values():
             return True
         loop = asyncio.get_running_loop()
-        for mechanism, stored in (credentials or {"SCRAM-SHA-512": _NOBODY}).items():
+        for mechanism, stored in (credentials or {"SCRAM-SHA-512": _UNKNOWN_USER}).items():
             made = await loop.run_in_executor(
                 self._thread, keys_of_password, mechanism, password, stored.salt, stored.iterations
             )

@@ -1,7 +1,7 @@
 """What one ShareFetch finds: reads the log of each partition from its first available record on, and acquires.
 
     not here, not led here, topic unknown, denied  ─▶ that error
-    the state is loading, or too much is in flight ─▶ nothing, for now
+    the state is loading, or too much is in flight ─▶ nothing; the member asks again
     else                                           ─▶ batches, and which of their records the member has now
 
 The headers of batches are read, as far as records could be acquired; then the member acquires, and the batches around

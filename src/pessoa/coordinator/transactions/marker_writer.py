@@ -113,10 +113,6 @@ class MarkerWriter:
         for task in self._tasks:
             task.cancel()
 
-    async def wait_until_idle(self) -> None:
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
-
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:

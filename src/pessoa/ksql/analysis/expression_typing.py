@@ -13,7 +13,6 @@ from pessoa.ksql.suggestions import did_you_mean
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.syntax.expression_nodes import Expression
 from pessoa.ksql.syntax.expression_text import expression_text
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
 from pessoa.ksql.types.operator_types import arithmetic_type, can_compare
 from pessoa.ksql.types.sql_types import (
@@ -27,6 +26,7 @@ from pessoa.ksql.types.sql_types import (
     TIMES,
     TIMESTAMP,
     Array,
+    EvaluationFailure,
     Map,
     SqlType,
     Struct,

@@ -17,10 +17,9 @@ from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.functions.function_rows import Surroundings
 from pessoa.ksql.functions.function_table import Resolved
 from pessoa.ksql.syntax import expression_nodes as nodes
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
 from pessoa.ksql.types.number_arithmetic import fit_decimal, operation, wrap_bigint, wrap_integer
-from pessoa.ksql.types.sql_types import BIGINT, BYTES, INTEGER, STRING, Decimal, Value
+from pessoa.ksql.types.sql_types import BIGINT, BYTES, INTEGER, STRING, Decimal, EvaluationFailure, Value
 
 Row: TypeAlias = Mapping[str, Value]
 RowFunction: TypeAlias = Callable[[Row], Value]

@@ -12,8 +12,7 @@ from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import Row, RowFunction, compile_expression
 from pessoa.ksql.functions.function_rows import Surroundings
 from pessoa.ksql.syntax import expression_nodes as nodes
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 from pessoa.ksql.types.value_order import is_greater, is_less
 
 

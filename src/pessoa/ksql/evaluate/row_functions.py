@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pessoa.ksql.evaluate.expression_functions import Row, RowFunction
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 Log = Callable[[str], None]
 

@@ -17,9 +17,8 @@ from pessoa.ksql.functions.aggregate_states import Aggregate, AggregationFailure
 from pessoa.ksql.functions.function_table import refusal
 from pessoa.ksql.functions.signatures import Signature, parse_signature
 from pessoa.ksql.ksql_errors import NOWHERE, Position, SemanticFailure
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.number_arithmetic import fit_decimal, wrap_bigint, wrap_integer
-from pessoa.ksql.types.sql_types import DOUBLE, INTEGER, Decimal, SqlType, Value
+from pessoa.ksql.types.sql_types import DOUBLE, INTEGER, Decimal, EvaluationFailure, SqlType, Value
 from pessoa.ksql.types.value_order import is_greater, is_less
 
 _HISTOGRAM_KEYS = 1_000

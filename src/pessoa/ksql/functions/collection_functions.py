@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pessoa.ksql.functions.function_rows import Function, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Array, SqlType, Value
+from pessoa.ksql.types.sql_types import Array, EvaluationFailure, SqlType, Value
 from pessoa.ksql.types.value_text import text_of
 
 _ARRAY, _MAP, _LAMBDA = "ARRAY", "MAP", "LAMBDA"

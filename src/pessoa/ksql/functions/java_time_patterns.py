@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 
 _MONTHS = "January February March April May June July August September October November December".split()
 _DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()

@@ -13,8 +13,7 @@ from collections.abc import Callable
 
 from pessoa.ksql.functions.function_rows import Function, function, variant
 from pessoa.ksql.types import time_text
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import DATE, TIME, TIMESTAMP, Array, Map, SqlType, Struct, Value
+from pessoa.ksql.types.sql_types import DATE, TIME, TIMESTAMP, Array, EvaluationFailure, Map, SqlType, Struct, Value
 from pessoa.ksql.types.value_text import plain_text
 
 _CATEGORY = "JSON"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pessoa.ksql.functions.function_rows import Function, Variant, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 
 _DEFAULTS = ("X", "x", "n", "-")
 

@@ -7,9 +7,8 @@ import math
 from collections.abc import Callable
 
 from pessoa.ksql.functions.function_rows import Function, Surroundings, Variant, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.number_arithmetic import wrap_bigint, wrap_integer
-from pessoa.ksql.types.sql_types import Decimal, SqlType, Value
+from pessoa.ksql.types.sql_types import Decimal, EvaluationFailure, SqlType, Value
 
 _CATEGORY = "MATHEMATICAL"
 _EARTH_KM, _EARTH_MILES = 6371.0, 3959.0

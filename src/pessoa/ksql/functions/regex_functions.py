@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from pessoa.ksql.functions.function_rows import Function, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 
 _CATEGORY = "REGULAR EXPRESSION"
 _LONGEST_PATTERN = 8_192

@@ -6,8 +6,7 @@ from functools import cache
 from itertools import product
 
 from pessoa.ksql.functions.function_rows import Function, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 # A cube has two rows for each column, multiplied.
 _MOST_CUBED = 16

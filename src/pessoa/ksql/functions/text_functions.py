@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pessoa.ksql.functions.function_rows import Function, Surroundings, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 
 _CATEGORY = "STRING"
 # What a padding may grow to.

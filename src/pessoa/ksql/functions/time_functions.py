@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pessoa.ksql.functions.function_rows import Function, Surroundings, function, variant
 from pessoa.ksql.functions.java_time_patterns import time_pattern, zone_of
 from pessoa.ksql.syntax.sql_tokens import UNIT_MS
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 from pessoa.ksql.types.time_text import DAY_MS, date_day, day_date, moment_ms, ms_moment
 
 _CATEGORY = "DATE / TIME"

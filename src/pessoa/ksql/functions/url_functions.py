@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import SplitResult, quote_plus, unquote, unquote_plus, urlsplit
 
 from pessoa.ksql.functions.function_rows import Function, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 
 _CATEGORY = "URL"
 _URL = "http://test.com:8080/docs/ksql?q1=a%20b&q2#frag"

@@ -37,8 +37,7 @@ from pessoa.ksql.functions.function_rows import Compute, Function, variant
 from pessoa.ksql.functions.function_table import scalar_functions
 from pessoa.ksql.functions.signatures import parse_signature
 from pessoa.ksql.functions.table_functions import table_functions
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 F = TypeVar("F", bound=Callable[..., object])
 C = TypeVar("C", bound="type[UserAggregate]")

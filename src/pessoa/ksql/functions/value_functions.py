@@ -6,8 +6,7 @@ import struct
 from collections.abc import Callable
 
 from pessoa.ksql.functions.function_rows import Function, Variant, function, variant
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 
 def _coalesce(*values: Value) -> Value:

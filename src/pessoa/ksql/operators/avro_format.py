@@ -14,7 +14,6 @@ from typing import TypeAlias, cast
 
 from pessoa.ksql.operators.format_codecs import CodecFailure, Side
 from pessoa.ksql.operators.schema_source import AVRO, SchemaSource
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.number_arithmetic import fit_decimal
 from pessoa.ksql.types.sql_types import (
     BIGINT,
@@ -28,6 +27,7 @@ from pessoa.ksql.types.sql_types import (
     TIMESTAMP,
     Array,
     Decimal,
+    EvaluationFailure,
     Map,
     SqlType,
     Struct,

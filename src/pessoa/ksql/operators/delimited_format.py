@@ -13,9 +13,20 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 
 from pessoa.ksql.operators.format_codecs import CodecFailure, Side
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
-from pessoa.ksql.types.sql_types import BIGINT, BOOLEAN, BYTES, DATE, INTEGER, STRING, TIME, TIMES, SqlType, Value
+from pessoa.ksql.types.sql_types import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DATE,
+    INTEGER,
+    STRING,
+    TIME,
+    TIMES,
+    EvaluationFailure,
+    SqlType,
+    Value,
+)
 from pessoa.ksql.types.value_text import plain_text
 
 # A field may be as long as a record.

@@ -18,8 +18,7 @@ from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, QuerySettin
 from pessoa.ksql.operators.records import OutputRecord
 from pessoa.ksql.operators.schema_source import SchemaSource
 from pessoa.ksql.syntax.statement_nodes import SourceKind
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 
 def inserted_row(insert: PlannedInsert, around: Surroundings) -> tuple[dict[str, Value], int]:

@@ -18,7 +18,6 @@ import msgspec
 
 from pessoa.ksql.operators.format_codecs import CodecFailure, Side
 from pessoa.ksql.operators.schema_source import JSON, SchemaSource
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster
 from pessoa.ksql.types.number_arithmetic import fit_decimal, wrap_bigint, wrap_integer
 from pessoa.ksql.types.sql_types import (
@@ -33,6 +32,7 @@ from pessoa.ksql.types.sql_types import (
     TIMESTAMP,
     Array,
     Decimal,
+    EvaluationFailure,
     Map,
     SqlType,
     Struct,

@@ -17,7 +17,6 @@ from google.protobuf.message_factory import GetMessageClass
 
 from pessoa.ksql.operators.format_codecs import CodecFailure, Side
 from pessoa.ksql.operators.schema_source import PROTOBUF, SchemaSource
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.number_arithmetic import fit_decimal
 from pessoa.ksql.types.sql_types import (
     BIGINT,
@@ -31,6 +30,7 @@ from pessoa.ksql.types.sql_types import (
     TIMESTAMP,
     Array,
     Decimal,
+    EvaluationFailure,
     Map,
     SqlType,
     Struct,

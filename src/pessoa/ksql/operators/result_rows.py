@@ -16,9 +16,8 @@ from pessoa.ksql.operators.row_operators import row_functions
 from pessoa.ksql.operators.row_packing import Keys
 from pessoa.ksql.operators.schema_source import SchemaSource
 from pessoa.ksql.operators.source_reading import timestamp_reader
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import Caster, caster
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 
 class ResultRow(NamedTuple):

@@ -34,8 +34,7 @@ from pessoa.ksql.operators.records import FailureKind, Headers, KafkaRecord, Que
 from pessoa.ksql.operators.row_packing import Row
 from pessoa.ksql.operators.schema_source import SchemaSource
 from pessoa.ksql.syntax.statement_nodes import SourceKind
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import STRING, Value
+from pessoa.ksql.types.sql_types import STRING, EvaluationFailure, Value
 from pessoa.ksql.types.time_text import moment_ms
 
 

@@ -17,8 +17,7 @@ from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import compile_expression
 from pessoa.ksql.functions.function_rows import Surroundings
 from pessoa.ksql.syntax import expression_nodes as nodes
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import Value
+from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 # More keys than this are found faster by reading all.
 _MOST_KEYS = 10_000

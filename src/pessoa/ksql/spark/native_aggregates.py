@@ -5,8 +5,7 @@ Whole numbers wrap, nothing counted is 0, and what came last or first is by the 
 
 from __future__ import annotations
 
-from pessoa.ksql.spark.native_refusals import NotNative
-from pessoa.ksql.spark.spark_expressions import SPARK_TYPES
+from pessoa.ksql.spark.spark_expressions import SPARK_TYPES, NotNative
 from pessoa.ksql.types.sql_types import BIGINT, DOUBLE, INTEGER, SqlType
 
 _NUMBERS = (INTEGER, BIGINT, DOUBLE)

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pessoa.ksql.analysis.source_catalogue import PLAIN_OPTIONS, FormatOptions, SchemaColumn
-from pessoa.ksql.spark.native_refusals import NotNative
-from pessoa.ksql.spark.spark_expressions import DIGITS, REAL, spark_type
+from pessoa.ksql.spark.spark_expressions import DIGITS, REAL, NotNative, spark_type
 from pessoa.ksql.types.sql_types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, SqlType
 from pessoa.pipelines.formats import decoder, encoder, sql_name, sql_text
 from pessoa.pipelines.plan import Format

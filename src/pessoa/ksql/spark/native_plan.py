@@ -40,8 +40,7 @@ from pessoa.ksql.operators.query_settings import FAIL_ON_BAD_RECORD, FAIL_ON_BAD
 from pessoa.ksql.operators.records import FailureKind
 from pessoa.ksql.spark.native_aggregates import aggregate_sql
 from pessoa.ksql.spark.native_formats import Reading, json_time, read_key, read_value, write_side
-from pessoa.ksql.spark.native_refusals import NotNative
-from pessoa.ksql.spark.spark_expressions import Sql, spark_type, translate
+from pessoa.ksql.spark.spark_expressions import NotNative, Sql, spark_type, translate
 from pessoa.ksql.syntax.expression_nodes import Call
 from pessoa.ksql.syntax.query_nodes import Emit, WindowKind
 from pessoa.ksql.syntax.statement_nodes import SourceKind

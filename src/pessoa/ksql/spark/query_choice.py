@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pessoa.ksql.analysis.logical_plan import LogicalPlan
 from pessoa.ksql.spark.native_plan import NativePlan, plan_native
-from pessoa.ksql.spark.native_refusals import NotNative
+from pessoa.ksql.spark.spark_expressions import NotNative
 from pessoa.pipelines.plan import Start
 from pessoa.pipelines.queries import Delivery
 

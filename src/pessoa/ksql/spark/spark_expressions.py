@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.functions.function_table import Resolved
-from pessoa.ksql.spark.native_refusals import NotNative
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.types.sql_types import (
     BIGINT,
@@ -55,6 +54,13 @@ SPARK_TYPES: Mapping[SqlType, str] = {
 SESSION_SETTINGS = {"spark.sql.ansi.enabled": "false", "spark.sql.session.timeZone": "UTC"}
 _WHOLE = (INTEGER, BIGINT)
 _LAZY_ARGUMENTS = (nodes.Call, nodes.Dereference, nodes.Subscript)
+
+
+class NotNative(Exception):
+    """What in the plan Spark cannot be trusted to mean as ksql does; a part of a sentence behind `because`.
+
+    It is no error: the ordered operator takes every plan.
+    """
 
 
 class Sql(NamedTuple):

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from pessoa.ksql.ksql_errors import SyntaxFailure
 from pessoa.ksql.syntax import assert_parser, command_parser, definition_parser
-from pessoa.ksql.syntax.expression_nodes import Expression
-from pessoa.ksql.syntax.expression_parser import parse_expression
 from pessoa.ksql.syntax.lexer import Lexer
 from pessoa.ksql.syntax.query_parser import parse_query
 from pessoa.ksql.syntax.sql_tokens import TokenKind
@@ -26,8 +24,6 @@ from pessoa.ksql.syntax.statement_nodes import (
     UndefineVariable,
 )
 from pessoa.ksql.syntax.token_cursor import TokenCursor
-from pessoa.ksql.syntax.type_parser import parse_type
-from pessoa.ksql.types.sql_types import SqlType
 
 # Of one statement; a schema of a thousand columns fits.
 MOST_STATEMENT_CHARACTERS = 100_000
@@ -73,27 +69,6 @@ def parse_statement(text: str, variables: Mapping[str, str] | None = None) -> Pa
     if len(found) != 1:
         raise SyntaxFailure(f"expected exactly one statement, but found {len(found)}")
     return found[0]
-
-
-def parse_expression_text(text: str) -> Expression:
-    """Return the expression that is the whole text."""
-    cursor = TokenCursor(Lexer(text).tokens(), text)
-    found = parse_expression(cursor)
-    _expect_end(cursor)
-    return found
-
-
-def parse_type_text(text: str) -> SqlType:
-    """Return the type that is the whole text."""
-    cursor = TokenCursor(Lexer(text).tokens(), text)
-    found = parse_type(cursor)
-    _expect_end(cursor)
-    return found
-
-
-def _expect_end(cursor: TokenCursor) -> None:
-    if cursor.token.kind is not TokenKind.END:
-        raise cursor.unexpected("the end of the text")
 
 
 def _remember(statement: Statement, variables: dict[str, str]) -> None:

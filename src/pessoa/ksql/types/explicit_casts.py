@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from pessoa.ksql.types import time_text
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.number_arithmetic import fit_decimal, wrap_bigint, wrap_integer
 from pessoa.ksql.types.sql_types import (
     BIGINT,
@@ -32,6 +31,7 @@ from pessoa.ksql.types.sql_types import (
     TIMESTAMP,
     Array,
     Decimal,
+    EvaluationFailure,
     Map,
     SqlType,
     Struct,

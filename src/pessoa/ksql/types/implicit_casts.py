@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
 from pessoa.ksql.types.explicit_casts import caster, parse_decimal
 from pessoa.ksql.types.operator_types import wider_number
 from pessoa.ksql.types.sql_types import (
@@ -23,6 +22,7 @@ from pessoa.ksql.types.sql_types import (
     TIMES,
     Array,
     Decimal,
+    EvaluationFailure,
     Map,
     SqlType,
     Struct,

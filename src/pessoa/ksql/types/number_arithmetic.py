@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
-from pessoa.ksql.types.sql_types import DOUBLE, INTEGER, Decimal, SqlType, Value, is_number
+from pessoa.ksql.types.sql_types import DOUBLE, INTEGER, Decimal, EvaluationFailure, SqlType, Value, is_number
 
 Operation: TypeAlias = Callable[[Value, Value], Value]
 

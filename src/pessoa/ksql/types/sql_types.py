@@ -22,6 +22,13 @@ from typing import TypeAlias
 Value: TypeAlias = "bool | int | float | decimal.Decimal | str | bytes | list[Value] | dict[Value, Value] | None"
 
 
+class EvaluationFailure(Exception):
+    """A value that an expression cannot be computed of: the selected column becomes null and the row goes on.
+
+    The message goes to the processing log.
+    """
+
+
 class SqlType:
     """A type; equal types are equal values. `str()` gives SQL."""
 
@@ -111,7 +118,6 @@ PRIMITIVES = {
 } | {"INT": INTEGER, "VARCHAR": STRING}  # fmt: skip
 
 TIMES = (DATE, TIME, TIMESTAMP)
-INTEGERS = (INTEGER, BIGINT)
 
 _PLAIN = re.compile(r"[A-Z_][A-Z0-9_@]*")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 
-from pessoa.ksql.types.evaluation_failures import EvaluationFailure
+from pessoa.ksql.types.sql_types import EvaluationFailure
 
 DAY_MS = 86_400_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

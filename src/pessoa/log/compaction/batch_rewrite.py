@@ -25,7 +25,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pessoa.log.compaction.offset_map import DEAD, TOMBSTONE
+from pessoa.log.compaction.offset_map import DEAD, LIVE, TOMBSTONE
 from pessoa.records import checksum
 from pessoa.records.batch import (
     ATTRIBUTES_POSITION,
@@ -56,7 +56,7 @@ _pack_crc = Struct(">I").pack_into
 def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], bytearray]:
     """The keys of the unpacked records of a batch, and what each is: LIVE, TOMBSTONE, or DEAD if it has no key."""
     keys: list[bytes | None] = []
-    verdicts = bytearray(b"\1") * count if 0 <= count <= len(data) else bytearray()
+    verdicts = bytearray((LIVE,)) * count if 0 <= count <= len(data) else bytearray()
     add = keys.append
     size = len(data)
     position = 0

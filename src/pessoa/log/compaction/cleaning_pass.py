@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 from pessoa.log.compaction.batch_rewrite import emptied, read_keys, rewritten
 from pessoa.log.compaction.cleaned_transactions import AbortedRanges, TransactionsOfPass
 from pessoa.log.compaction.cleaning_plan import CleanerStats, Finished, Pause, SwapReady
-from pessoa.log.compaction.offset_map import DEAD, TOMBSTONE, OffsetMap
+from pessoa.log.compaction.offset_map import DEAD, LIVE, TOMBSTONE, OffsetMap
 from pessoa.log.files import DiskError
 from pessoa.log.index import MAX_RELATIVE_OFFSET
 from pessoa.log.log_loader import CLEANED_SUFFIX, SWAP_SUFFIX
@@ -357,4 +357,4 @@ def _damaged(path: str, position: int, problem: str) -> InvalidBatch:
 
 _DEAD = bytes((DEAD,))
 _TOMBSTONE = bytes((TOMBSTONE,))
-_LIVE = b"\x01"
+_LIVE = bytes((LIVE,))

@@ -1,6 +1,6 @@
-"""Declarations that no part of Pessoa serves or writes: telemetry, share groups, streams groups, tiered storage.
+"""Declarations that no part of Pessoa serves or writes: the records of tiered storage.
 
-They are declared so that every message of Kafka is read, written and compared with Apache's, and so that kafka-dump-log
-shows what Apache's shows. An API that becomes served moves to `wire/api`, its records to `wire/stored`; a test holds
-this package against the rows of the broker.
+They are declared so that every message of Kafka is read, written and compared with Apache's. An API that no listener
+serves would be declared here too; one that becomes served moves to `wire/api`, and records that are written to
+`wire/stored`. A test holds this package against the rows of the broker.
 """

@@ -27,7 +27,7 @@ from pessoa.broker.metrics.http_endpoint import (
 from pessoa.broker.metrics.metadata_counts import MetadataCounts
 from pessoa.broker.metrics.recent_average import RecentAverage
 from pessoa.broker.metrics.request_metrics import RequestMetrics
-from pessoa.broker.metrics.time_quantiles import WINDOW_NS, TimeQuantiles, bucket_of, quantiles_ms
+from pessoa.broker.metrics.time_quantiles import WINDOW_NS, TimeQuantiles, quantiles_ms
 from pessoa.net.network import SystemNetwork
 from pessoa.quota.client_quotas import Reading
 from pessoa.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -142,6 +142,12 @@ def test_what_is_older_than_two_windows_is_forgotten() -> None:
     assert dict(times.quantiles_ms(2 * WINDOW_NS + 3))[0.999] < 2
     assert dict(times.quantiles_ms(9 * WINDOW_NS))[0.999] == 0
     assert times.count == 2
+
+
+def bucket_of(microseconds: int) -> int:
+    """Return the bucket by the number of bits and the two bits behind the first."""
+    bits = microseconds.bit_length()
+    return microseconds if bits < 3 else ((bits - 2) << 2) | ((microseconds >> (bits - 3)) & 3)
 
 
 def test_a_duration_is_counted_in_the_bucket_that_its_quantile_is_read_from() -> None:

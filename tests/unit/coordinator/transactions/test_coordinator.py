@@ -31,6 +31,7 @@ from pessoa.wire.api.list_transactions import ListTransactionsRequest
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.schema import Message
 from tests.support.coordinators import submit
+from tests.support.markers import wait_until_idle
 from tests.support.memory_coordinator_log import MemoryLog
 from tests.unit.coordinator.transactions.driver import Context
 from tests.unit.coordinator.transactions.test_producer_ids import turn
@@ -152,7 +153,7 @@ async def test_a_transaction_from_its_beginning_to_its_end(world: World) -> None
     assert (await world.ask(offsets, 4)).error_code == 0
     ended = await world.ask(end(0), 5)
     assert (ended.error_code, ended.producer_id, ended.producer_epoch) == (0, 1000, 1)
-    await world.coordinator.markers.wait_until_idle()
+    await wait_until_idle(world.coordinator.markers)
     assert world.markers == [(Marker(1000, 1, 4, True, 2), [("__consumer_offsets", 4), ("t", 0), ("t", 1)])]
     (state,) = (await world.ask(DescribeTransactionsRequest(transactional_ids=["orders"]), 0)).transaction_states
     assert state.transaction_state == "CompleteCommit"
@@ -335,7 +336,7 @@ def test_the_next_coordinator_completes_what_the_last_one_decided(commits: bool)
 
         world.coordinator = world.new_coordinator()
         await world.elect(epoch=9)
-        await world.coordinator.markers.wait_until_idle()
+        await wait_until_idle(world.coordinator.markers)
         assert world.markers == [(Marker(1000, 1, 9, commits, 2), [("t", 0)])]
         assert (await world.ask(end(0, commits), 5)).producer_epoch == 1
         world.coordinator.close()
@@ -350,5 +351,5 @@ async def test_a_transaction_is_aborted_by_the_clock(world: World) -> None:
     await turn()
     world.clock.advance_ms(60_001)
     await turn()
-    await world.coordinator.markers.wait_until_idle()
+    await wait_until_idle(world.coordinator.markers)
     assert [marker.commits for marker, _ in world.markers] == [False]

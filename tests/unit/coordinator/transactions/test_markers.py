@@ -11,6 +11,7 @@ from pessoa.coordinator.transactions.marker_writer import Errors, Marker, Marker
 from pessoa.coordinator.transactions.transaction import ProducerIdentity, TopicPartition
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
+from tests.support.markers import wait_until_idle
 from tests.unit.coordinator.transactions.test_producer_ids import turn
 
 P0, P1, GONE = ("t", 0), ("t", 1), ("deleted", 0)
@@ -59,7 +60,7 @@ def test_all_markers_are_written_and_reported() -> None:
         world = World()
         world.answers_later = True
         world.writer.start(0, WANTED)
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         assert world.asked == [(Marker(7, 3, 5, True, 2), [P0, P1])]
         assert world.reports == [[P0, P1]]
 
@@ -70,7 +71,7 @@ def test_a_transaction_without_partitions_is_reported_at_once() -> None:
     async def scenario() -> None:
         world = World()
         world.writer.start(0, WANTED._replace(partitions=()))
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         assert world.asked == []
         assert world.reports == [[]]
 
@@ -81,7 +82,7 @@ def test_a_deleted_topic_needs_no_marker() -> None:
     async def scenario() -> None:
         world = World()
         world.writer.start(0, WANTED._replace(partitions=(GONE, P0)))
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         assert [partitions for _, partitions in world.asked] == [[P0]]
         assert world.reports == [[GONE, P0]]
 
@@ -99,7 +100,7 @@ def test_only_what_is_missing_is_asked_for_again() -> None:
         await world.retry()
         assert world.reports == [[P0], [P1]]
         assert [partitions for _, partitions in world.asked] == [[P0, P1], [P1], [P1]]
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
 
     asyncio.run(scenario())
 
@@ -115,7 +116,7 @@ def test_what_could_not_be_reported_is_reported_with_the_rest() -> None:
         world.refuses_with = None
         await world.retry()
         assert world.reports == [[P0, P1]]
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
 
     asyncio.run(scenario())
 
@@ -130,7 +131,7 @@ def test_a_completion_that_could_not_be_written_is_tried_again() -> None:
         world.refuses_with = None
         await world.retry()
         assert world.reports == [[P0, P1]]
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
 
     asyncio.run(scenario())
 
@@ -141,7 +142,7 @@ def test_a_fenced_coordinator_stops() -> None:
             world = World()
             world.errors[P1] = code
             world.writer.start(0, WANTED)
-            await world.writer.wait_until_idle()
+            await wait_until_idle(world.writer)
             assert world.reports == []
 
     asyncio.run(scenario())
@@ -155,11 +156,11 @@ def test_when_the_leadership_ends_so_do_the_markers_of_its_epoch() -> None:
         await turn()
         world.epoch = 6
         await world.retry()
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         assert len(world.asked) == 1
         world.epoch = None
         world.writer.start(0, WANTED)
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         assert len(world.asked) == 1
 
     asyncio.run(scenario())
@@ -174,7 +175,7 @@ def test_a_report_of_an_older_epoch_is_not_made() -> None:
         assert world.asked
         world.epoch = 6
         await world.retry()
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         assert world.reports == []
 
     asyncio.run(scenario())
@@ -187,7 +188,7 @@ def test_an_impossible_answer_is_reported_to_the_loop() -> None:
         world = World()
         world.errors[P0] = ErrorCode.MESSAGE_TOO_LARGE
         world.writer.start(0, WANTED)
-        await world.writer.wait_until_idle()
+        await wait_until_idle(world.writer)
         await turn()
         assert "MESSAGE_TOO_LARGE" in str(seen[0])
 
