@@ -87,7 +87,7 @@ class Dispatcher:
         self._is_of_controller = is_of_controller
         # (API key << 16 | version) → route
         self._routes: dict[int, Route] = {}
-        observers.on_change.append(self._observe)
+        observers.on_change.append(self._refresh_observers)
 
     def serve(self, connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         if end - start < _PREFIX_BYTES:
@@ -200,8 +200,8 @@ class Dispatcher:
     def _denied(self, row: AnyRow, request: Message, context: RequestContext) -> Message | None:
         return refused(self._services.authorizer, row, request, context, on_controller=self._is_of_controller)
 
-    def _observe(self) -> None:
-        """The watchers have changed."""
+    def _refresh_observers(self) -> None:
+        """Find the observers of every API anew: they have changed."""
         for route in self._routes.values():
             route.begin = self._observers.begin_of(route.row)
 
@@ -214,7 +214,7 @@ def _pending(
 ) -> Pending:
     """The answer that comes later, with what it needs to be sent, charged and observed then."""
     if charge is not None:
-        charge.pause()
+        charge.pause_timing()
         reply = reply if isinstance(reply, Pending) else charge.timed(reply)
     pending = reply if isinstance(reply, Pending) else PendingTask(reply)
     pending.charge = charge

@@ -144,18 +144,18 @@ class RequestCharge:
         # Whether its time has to be counted yet. No later limit changes that: of a request that was served in part when
         # it appeared, no time was measured.
         self._is_timed = client.request is not None
-        self.resume()
+        self.resume_timing()
 
     def __repr__(self) -> str:
         return f"<RequestCharge of {self._client!r}: {self.throttle_ms} ms>"
 
     # The time of the event loop.
 
-    def resume(self) -> None:
+    def resume_timing(self) -> None:
         if self._is_timed:
             self._began_ns = self._owner.busy_ns()
 
-    def pause(self) -> None:
+    def pause_timing(self) -> None:
         if self._began_ns is not None:
             self._busy_ns += self._owner.busy_ns() - self._began_ns
             self._began_ns = None
@@ -197,7 +197,7 @@ class RequestCharge:
     def _count_time(self, now_ms: int) -> None:
         if self._is_timed:
             self._is_timed = False
-            self.pause()
+            self.pause_timing()
             self._throttle(self._client.request, self._client.charge_request(self._busy_ns, now_ms))
 
     def _throttle(self, meter: Meter | None, throttle_ms: int) -> None:
@@ -213,14 +213,14 @@ class RequestCharge:
 
     def make(self, response: Callable[[], Message | None]) -> Message | None:
         """Settle the response that this makes, later than the request was served."""
-        self.resume()
+        self.resume_timing()
         return self.settle(response())
 
     def lose(self) -> None:
         """Count the time of a request that gets no response. Its connection ends, so there is nothing to mute."""
         if self._is_timed:
             self._is_timed = False
-            self.pause()
+            self.pause_timing()
             self._client.charge_request(self._busy_ns, self._owner.now_ms())
 
     def settle(self, response: Message | None) -> Message | None:
@@ -254,13 +254,13 @@ class _TimedWork(Generic[T]):
         value: object = None
         problem: BaseException | None = None
         while True:
-            charge.resume()
+            charge.resume_timing()
             try:
                 awaited = steps.send(value) if problem is None else steps.throw(problem)
             except StopIteration as done:
                 return cast("T", done.value)
             finally:
-                charge.pause()
+                charge.pause_timing()
             try:
                 value, problem = (yield awaited), None
             except BaseException as thrown:  # noqa: BLE001 (it is thrown into the work)

@@ -87,7 +87,7 @@ class Service:
         if not self.url:
             raise HttpProblem(503, f"{self.name} is not configured here.", 50301)
 
-    def _silence(self, reason: str) -> HttpProblem:
+    def _unreachable_problem(self, reason: str) -> HttpProblem:
         self._state_at_s = float("-inf")
         return HttpProblem(503, f"{self.name} at {self.url} does not answer: {reason}", 50302)
 
@@ -115,7 +115,7 @@ class ServiceLink(Service):
                 headers={"Content-Type": content_type, "Accept": "application/json, */*"},
             )  # fmt: skip
         except httpx.HTTPError as failure:
-            raise self._silence(str(failure) or type(failure).__name__) from None
+            raise self._unreachable_problem(str(failure) or type(failure).__name__) from None
         if not answer.is_success:
             raise self._refusal(answer.status_code, *_told(answer))
         if not answer.content.strip() or len(answer.content) > _MAX_BYTES:
@@ -169,7 +169,7 @@ class RegistryLink(Service):
         except RegistryUnreachable as failure:
             if failure.status:
                 raise self._refusal(failure.status) from None
-            raise self._silence(failure.reason) from None
+            raise self._unreachable_problem(failure.reason) from None
 
     async def close(self) -> None:
         await super().close()

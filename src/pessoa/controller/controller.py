@@ -225,7 +225,8 @@ class Controller:
             return self._api_of(request.api_key).refuse(request, refusal, caller.version)
 
     def decide(self, request: Message, caller: Caller) -> Awaitable[Message]:
-        """Decide, now; the response comes when what was decided is committed. Raises NotController."""
+        """Decide on the request at once; the returned awaitable gives the response when the records are committed.
+        Raises NotController."""
         if not self.is_active:
             return _raise_not_controller()
         api = self._api_of(request.api_key)

@@ -224,8 +224,8 @@ class CoordinatorRuntime(Generic[S]):
     def submit(
         self, partition: int, decide: Decide[S, R], request: R, context: Caller, guard: object = None
     ) -> Message | Awaitable[Message]:
-        """Let the partition's shard decide about the request, with that method of it. Raises `Refusal`, and so does the
-        awaitable."""
+        """Call `decide` on the partition's shard and return its response, or an awaitable of it. Both raise
+        `Refusal`."""
         led = self._active(partition)
         self._token += 1
         token = self._token

@@ -229,7 +229,7 @@ class LogDirectory:
             # Nothing of it was ever flushed: the process that died may not have synced that there is such a log.
             loaded.sync_creation = partial(self.sync_creations, (loaded,))
         if future is not None:
-            self._keep_future(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
+            self._register_future_log(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
             return loaded
         if partition in self._cleaned:
             # What recovery has truncated was clean, and what follows is not.
@@ -444,10 +444,10 @@ class LogDirectory:
         path = self._in(name)
         copy = self._create_with_files(path, topic_id, config, now_ms, is_empty=self._make_directory(path))
         created = FutureLog(topic, partition, topic_id, name, copy, self)
-        self._keep_future(created)
+        self._register_future_log(created)
         return created
 
-    def _keep_future(self, future: FutureLog) -> None:
+    def _register_future_log(self, future: FutureLog) -> None:
         self.futures.append(future)
         future.log.on_recovery_point_lowered = self._write_recovery_points
 

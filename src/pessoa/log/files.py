@@ -79,7 +79,7 @@ class File(Protocol):
 
     @property
     def size(self) -> int:
-        """How many bytes it has."""
+        """The size of the file in bytes."""
 
     def append(self, data: Bytes) -> None:
         """Put the bytes at the end: all of them, or `DiskError` and none."""

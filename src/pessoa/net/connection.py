@@ -179,7 +179,7 @@ class Connection:
         self._buffer.max_frame_bytes = max_frame_bytes
 
     def admit_any_frame(self) -> None:
-        """As `admit_only`, for a peer whose next frames are no requests."""
+        """Admit frames of any content: the next ones are raw SASL tokens. The size limit of `admit_only` stays."""
         self._admitted = None
 
     def admit_all(self, max_frame_bytes: int) -> None:

@@ -36,7 +36,7 @@ from pessoa.pipelines.query_progress import Progress, read_progress
 from pessoa.pipelines.spark_link import SparkLink
 from pessoa.pipelines.spark_server import SparkUnavailable, in_use
 from pessoa.pipelines.task_slots import NoTaskSlots, TaskSlots, count_partitions, refuse_if_full, slots_wanted
-from pessoa.pipelines.topic_ids import KeptTopics, TopicLook, TopicMadeAgain
+from pessoa.pipelines.topic_ids import KeptTopics, TopicLook, TopicRecreated
 from pessoa.pipelines.traces import Traces
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class QueryKeeper:
                 self.prepare_query(query, MARKERS_TIMEOUT_S)
             except TopicUnavailable as missing:
                 self._failed_to_prepare(query, str(missing), counts=not missing.may_pass)
-            except TopicMadeAgain as other:
+            except TopicRecreated as other:
                 self._failed_to_prepare(query, str(other))
             except Exception as failure:
                 # A disk or a client may fail in many ways. Without this thread nothing would be looked after any more.
@@ -124,7 +124,7 @@ class QueryKeeper:
             try:
                 if self.queries.get(query.spec.id) is query:
                     self._note_topics(query, seen)
-            except TopicMadeAgain as other:
+            except TopicRecreated as other:
                 with self.mutex:
                     if query.running is not None:
                         self._note_failure(query, str(other))

@@ -82,7 +82,7 @@ def _look_up_columns(format_: Format, subject: str, plain_name: str, kafka: Kafk
         if format_.kind == "avro":
             from pessoa.serde.avro.printing import print_avro
 
-            whole = avro_whole(text, references)
+            whole = parse_avro_with_references(text, references)
             written_out = print_avro(whole, resolve=True)
             return msgspec.structs.replace(format_, columns=avro_columns(whole, plain_name), schema=written_out)
         from pessoa.pipelines.protobuf_columns import message_columns
@@ -95,7 +95,7 @@ def _look_up_columns(format_: Format, subject: str, plain_name: str, kafka: Kafk
         raise PlanRefused(f"the schema for {subject} is wrong: {wrong}") from None
 
 
-def avro_whole(text: str, references: dict[str, str]) -> AvroType:
+def parse_avro_with_references(text: str, references: dict[str, str]) -> AvroType:
     """A schema with what it refers to."""
     from pessoa.serde.avro.parsing import parse_avro
 
@@ -112,7 +112,8 @@ def link_files(text: str, references: dict[str, str]) -> ProtoFile:
 
 
 def _message(file: ProtoFile, name: str) -> tuple[tuple[int, ...], Descriptor]:
-    """Where in its file a message stands, and the message: the first one, or that of the full name."""
+    """Return the index path and descriptor of the message with this full name, or of the first message if `name` is
+    empty."""
     messages = list(file.descriptor.message_types_by_name.values())
     if not name:
         return (0,), messages[0]
@@ -189,8 +190,8 @@ class Decoder:
     def _avro_reader(self, written: ResolvedSchema) -> Callable[[bytes], object]:
         from pessoa.serde.avro.codec import AvroCodec
 
-        writer = AvroCodec(avro_whole(written.text, written.references))
-        schema = avro_whole(self._format.schema, {})
+        writer = AvroCodec(parse_avro_with_references(written.text, written.references))
+        schema = parse_avro_with_references(self._format.schema, {})
         ours = AvroCodec(schema)
         if isinstance(schema, Record):
             return lambda payload: writer.decode(payload, ours)
@@ -266,7 +267,7 @@ class Encoder:
     def _avro_writer(self) -> Callable[[Row], bytes]:
         from pessoa.serde.avro.codec import AvroCodec
 
-        schema = avro_whole(self._text, {})
+        schema = parse_avro_with_references(self._text, {})
         codec = AvroCodec(schema)
         if isinstance(schema, Record):
             return codec.encode

@@ -76,11 +76,11 @@ class RegistryValues:
 
     def _writer(self, schema: ResolvedSchema) -> Callable[[object], bytes]:
         if schema.type == "AVRO":
-            from pessoa.pipelines.registry_formats import avro_whole
+            from pessoa.pipelines.registry_formats import parse_avro_with_references
             from pessoa.serde.avro.avro_schema import Record
             from pessoa.serde.avro.codec import AvroCodec
 
-            kind = avro_whole(schema.text, schema.references)
+            kind = parse_avro_with_references(schema.text, schema.references)
             codec = AvroCodec(kind)
             only = kind.fields[0].name if isinstance(kind, Record) and len(kind.fields) == 1 else None
 
@@ -115,10 +115,10 @@ class RegistryValues:
 
 def _reader(schema: ResolvedSchema) -> Callable[[bytes], object]:
     if schema.type == "AVRO":
-        from pessoa.pipelines.registry_formats import avro_whole
+        from pessoa.pipelines.registry_formats import parse_avro_with_references
         from pessoa.serde.avro.codec import AvroCodec
 
-        return AvroCodec(avro_whole(schema.text, schema.references)).decode
+        return AvroCodec(parse_avro_with_references(schema.text, schema.references)).decode
     if schema.type == "PROTOBUF":
         from pessoa.pipelines.registry_formats import link_files
         from pessoa.serde.protobuf.codec import ProtobufCodec

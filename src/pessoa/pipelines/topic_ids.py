@@ -7,7 +7,7 @@ once it has grown past that, Spark would go on in its middle and pass its first 
     before a query starts    the ids that it began with are compared with those of today (`KeptTopics.note`)
     while it runs            the same, every LOOK_INTERVAL_S (`TopicLook`), without waiting for the cluster
 
-A query whose topic was made again ends with TopicMadeAgain's sentence. What it has read of the new topic within the
+A query whose topic was made again ends with TopicRecreated's sentence. What it has read of the new topic within the
 interval stays written; nothing is read twice. A topic that a query reads for the first time is noted as it is found.
 Brokers without ids (Kafka before 2.8) leave it to Spark.
 """
@@ -39,7 +39,7 @@ _PAUSE_S = 0.005
 Ids = Mapping[str, str]
 
 
-class TopicMadeAgain(PlanRefused):
+class TopicRecreated(PlanRefused):
     """The topic was deleted and created again since the query began to read it."""
 
 
@@ -61,11 +61,11 @@ class KeptTopics:
         return f"<KeptTopics {self._path}>"
 
     def note(self, seen: Ids) -> None:
-        """Store the ids of topics that are new here; raise TopicMadeAgain if a topic has another id than before."""
+        """Store the ids of topics that are new here; raise TopicRecreated if a topic has another id than before."""
         kept = self._read()
         for topic, topic_id in sorted(seen.items()):
             if kept.get(topic, topic_id) != topic_id:
-                raise TopicMadeAgain(made_again(topic))
+                raise TopicRecreated(made_again(topic))
         if not seen.keys() <= kept.keys():
             write_whole(self._path, msgspec.json.encode({**kept, **seen}).decode())
 

@@ -107,7 +107,7 @@ class Member:
 
     @property
     def _counts(self) -> bool:
-        """Whether the quorum may need this member: it votes, or has been removed by voters that may yet be cut off.
+        """Whether an election may need this member: it is a voter, or its removal from the voters is not committed.
 
         What was written and not committed may be in its log alone, and then no other voter can be elected. So it stands
         without a vote of its own until its removal is committed (Ongaro's thesis, 4.2.2; Kafka's members do not).

@@ -53,7 +53,8 @@ def from_base64(text: str) -> bytes:
 
 
 def to_json(kind: Format, data: bytes | None) -> msgspec.Raw:
-    """How these bytes stand in an answer; 408 if they are not of the format."""
+    """Return the record's bytes as JSON for a response; raise the "undecodable" problem (408) if they are not of the
+    format."""
     if data is None:
         return NULL
     if kind is Format.BINARY:

@@ -269,7 +269,7 @@ class Instance:
                 raise from_kafka(place.error)
 
     def committed(self, partitions: Sequence[Partition]) -> list[TopicPartition]:
-        """What is committed for these; those without a commit are left out."""
+        """Return the committed offsets of these partitions; partitions without one are left out."""
         if not partitions:
             return []
         asked = [TopicPartition(*each) for each in partitions]

@@ -141,7 +141,8 @@ class Writer:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="registry-writer")
 
     async def open(self) -> int:
-        """Shut out the leader before us. The offset up to which everything must be read before deciding anything."""
+        """Fence the previous leader's producer. Return the offset of a no-op record: everything up to it must be read
+        before anything is decided."""
         return await self._run(self._open)
 
     async def write(self, records: Sequence[Record]) -> int:

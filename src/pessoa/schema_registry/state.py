@@ -131,7 +131,7 @@ class State:
             case SchemaKey():
                 self._forget(key)
                 if isinstance(value, SchemaValue):
-                    self._remember(key, value, timestamp_ms)
+                    self._replay_schema(key, value, timestamp_ms)
             case ConfigKey():
                 self._configure(key.subject, value)
             case ModeKey():
@@ -144,7 +144,7 @@ class State:
             case ContextKey():
                 self.declared_contexts[key.context] = None
 
-    def _remember(self, key: SchemaKey, value: SchemaValue, timestamp_ms: int | None) -> None:
+    def _replay_schema(self, key: SchemaKey, value: SchemaValue, timestamp_ms: int | None) -> None:
         canonical = self._canonical(value.schemaType, value.schema)
         plain = identity(value.schemaType, canonical, value.references, None, None)
         full = plain
@@ -259,7 +259,7 @@ class State:
     # Names.
 
     def unaliased(self, subject: str) -> str:
-        """The subject that a name stands for: itself, or what the configuration of the name says."""
+        """Return the subject that `subject` is an alias of (`alias` in its config), or `subject` itself."""
         config = self.configs.get(subject)
         if config is None or not config.alias:
             return subject

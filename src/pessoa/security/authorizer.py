@@ -85,7 +85,7 @@ class Asker(Protocol):
 
 @lru_cache(maxsize=4096)
 def normalised_host(host: str) -> str:
-    """One way of writing for each address; what is no address (`*`, a name) as it is."""
+    """Return the canonical text of an IP address (IPv4-mapped as IPv4); anything else (`*`, a name) unchanged."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -48,7 +48,7 @@ def frame(schema: int | UUID, payload: bytes = b"") -> bytes:
 
 
 def unframe(data: bytes) -> Frame:
-    """Take a frame apart."""
+    """Split bytes into schema id (or GUID) and payload; raise `DataProblem` without a valid magic byte."""
     if len(data) >= _ID_SIZE and data[0] == MAGIC_ID:
         return Frame(_ID.unpack_from(data)[1], data[_ID_SIZE:])
     if len(data) >= _GUID_SIZE and data[0] == MAGIC_GUID:

@@ -87,8 +87,8 @@ class AcquisitionPlan:
         # Nothing more may be acquired.
         self._is_full = request.max_records <= 0
 
-    def add(self, batches: Sequence[FetchedBatch]) -> None:
-        """Go through the batches that were read, in order, until there is enough."""
+    def acquire_from(self, batches: Sequence[FetchedBatch]) -> None:
+        """Acquire records of the batches that were read, in order, until there are enough."""
         for batch in batches:
             if batch.last_offset < self._position:
                 continue

@@ -123,7 +123,7 @@ class SharePartition:
             return []
         deadline_ms = now_ms + self.limits.lock_duration_ms
         plan = AcquisitionPlan(self.in_flight, request, self.limits, deadline_ms)
-        plan.add(batches)
+        plan.acquire_from(batches)
         self.in_flight.overwrite(plan.runs)
         if plan.acquired:
             self._note_deadline(deadline_ms)

@@ -26,7 +26,7 @@ from pessoa.pipelines.plan import Aggregate, Column, Sink, Source
 from pessoa.pipelines.queries import QuerySpec, to_value
 from pessoa.pipelines.slots import kept_slots
 from pessoa.pipelines.spark_link import SparkLink
-from pessoa.pipelines.topic_ids import TopicIdsUnreadable, TopicLook, TopicMadeAgain
+from pessoa.pipelines.topic_ids import TopicIdsUnreadable, TopicLook, TopicRecreated
 from pessoa.pipelines.topic_writer import marker_topic
 from tests.support.topics import eventually
 
@@ -630,7 +630,7 @@ def test_a_query_is_refused_when_its_topic_was_made_again_while_no_engine_ran(cl
             engine.start(READS_SALES)
     cluster.topic_ids = {"vendas": "new"}
     with Engine("nowhere:9092", home=tmp_path, spark_remote="sc://nowhere", state_topic=None) as engine:
-        with pytest.raises(TopicMadeAgain, match="the topic vendas was deleted and made again"):
+        with pytest.raises(TopicRecreated, match="the topic vendas was deleted and made again"):
             engine.start(READS_SALES)
         assert engine.queries() == []
         (tmp_path / "queries" / "a" / "topics").write_text("nothing")

@@ -298,8 +298,8 @@ class WaitingProduce(Pending):
         self._response.node_endpoints = [*known, *_endpoints(broker, self._context, leaders)]
 
     def _note_lost(self) -> None:
-        """Note the error of the partition that was lost now: if this broker leads it again before the others are
-        replicated, the offset may belong to another batch by then."""
+        """Set the error of partitions that this broker no longer leads, now: if it leads one again later, the offset
+        may belong to another batch."""
         for partition, end, answer in self._unreplicated:
             _note_error(answer, partition.commit_error(end) or ErrorCode.NONE)
 

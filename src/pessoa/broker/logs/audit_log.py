@@ -145,7 +145,7 @@ def describe(struct: Struct, *, is_of_acls: bool) -> Iterator[dict[str, JsonValu
 
 
 def _described(struct: Struct, is_of_acls: bool) -> Iterator[tuple[dict[str, JsonValue], int]]:
-    """The descriptions that a struct is divided into, each with the number of its items."""
+    """Yield the shown fields of a struct in parts of at most `MAX_ITEMS` list items, each with its item count."""
     beside: dict[str, JsonValue] = {}
     for field in struct.fields:
         value = getattr(struct, field.name)

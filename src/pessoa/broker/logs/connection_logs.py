@@ -85,7 +85,7 @@ class AgentLog:
                 "software_version": shortened(request.client_software_version) if says_it else None,
             }
         )
-        return NOTHING
+        return UNLOGGED_REQUEST
 
 
 class ReferrerLog:
@@ -108,10 +108,10 @@ class ReferrerLog:
                 "name": None if referrer.name is None else shortened(referrer.name),
             }
         )
-        return NOTHING
+        return UNLOGGED_REQUEST
 
 
-class _Nothing:
+class _UnloggedRequest:
     """The observation of a request whose response is not logged."""
 
     def wait(self) -> None: ...
@@ -121,4 +121,4 @@ class _Nothing:
     def lose(self) -> None: ...
 
 
-NOTHING = _Nothing()
+UNLOGGED_REQUEST = _UnloggedRequest()

@@ -136,7 +136,8 @@ class NodeLogs:
         self._refresh()
 
     def _on_level(self) -> None:
-        """Brokers of one process share their loggers, and each has a thread of its own in tests."""
+        """Refresh this broker's logs, on its own event loop, after a logger's level changed. Brokers of one process
+        share loggers; in tests each has its own thread."""
         try:
             is_here = asyncio.get_running_loop() is self._loop
         except RuntimeError:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.broker.api_row import AnyRow
 from pessoa.broker.apis.api_versions import is_software
-from pessoa.broker.logs.connection_logs import NOTHING
+from pessoa.broker.logs.connection_logs import UNLOGGED_REQUEST
 from pessoa.broker.metrics.otlp_metrics import MalformedMetrics, read_points
 from pessoa.broker.metrics.pushed_metrics import Push, PushedMetrics
 from pessoa.broker.metrics.telemetry_subscriptions import Subscriptions, Wanted
@@ -154,7 +154,7 @@ class ClientTelemetry:
         version: str = getattr(request, "client_software_version", "")
         if context.version >= _FIRST_VERSION_WITH_SOFTWARE and is_software(name) and is_software(version):
             self._software[context.connection_id] = Software(name[:_LONGEST_NAME], version[:_LONGEST_NAME])
-        return NOTHING
+        return UNLOGGED_REQUEST
 
     def follow(self, delta: MetadataDelta) -> None:
         for kind, name in delta.changed_configs:

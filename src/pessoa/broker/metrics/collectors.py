@@ -76,7 +76,7 @@ def collect_requests(metrics: RequestMetrics, now_ns: int, out: Exposition) -> N
 
 
 def _add_times(api: ApiCounts, now_ns: int, out: Exposition) -> None:
-    """A request that was answered at once has waited for nothing, and all of its time was that of its handler."""
+    """Add the total, local, remote and throttle times of an API. A request answered at once has no remote time."""
     at_once, count = api.at_once, api.at_once.count + api.waited.count
     for name, quantiles, number in (
         ("totaltimems", quantiles_ms(now_ns, at_once, api.waited), count),

@@ -134,7 +134,7 @@ class HttpEndpoint:
     def admit(self, connection: _Connection) -> None:
         """Take a connection, and close one if they are too many: the oldest that has not asked, which may be this, or
         before this one the oldest that does not read its page."""
-        silent = next((one for one in self.connections if not one.has_asked), None)
+        silent = next((one for one in self.connections if not one.has_request_head), None)
         slow = next((one for one in self.connections if one.is_answered), None)
         self.connections[connection] = None
         if len(self.connections) > MAX_CONNECTIONS:
@@ -151,7 +151,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def has_asked(self) -> bool:
+    def has_request_head(self) -> bool:
         """Whether it has sent the whole head of a request."""
         return self._task is not None
 

@@ -75,7 +75,7 @@ _ENUM = "io.confluent.connect.avro.Enum"
 class AvroConverter(RegistryConverter):
     SCHEMA_TYPE = "AVRO"
 
-    def text_of(self, schema: Schema | None, value: ConnectValue) -> str:
+    def schema_text_of(self, schema: Schema | None, value: ConnectValue) -> str:
         schema = schema or schema_of(value)
         return json.dumps(avro_tree(schema), separators=(",", ":"))
 

@@ -31,7 +31,7 @@ _FROM_JSON = {"boolean": Type.BOOLEAN, "string": Type.STRING, "number": Type.FLO
 class JsonSchemaConverter(RegistryConverter):
     SCHEMA_TYPE = "JSON"
 
-    def text_of(self, schema: Schema | None, value: ConnectValue) -> str:
+    def schema_text_of(self, schema: Schema | None, value: ConnectValue) -> str:
         return json.dumps(json_tree(schema or schema_of(value)), separators=(",", ":"))
 
     def writer(self, text: str, schema: Schema | None) -> Writer:

@@ -55,7 +55,7 @@ _WRAPPED = "value"
 class ProtobufConverter(RegistryConverter):
     SCHEMA_TYPE = "PROTOBUF"
 
-    def text_of(self, schema: Schema | None, value: ConnectValue) -> str:
+    def schema_text_of(self, schema: Schema | None, value: ConnectValue) -> str:
         return proto_text(_message_schema(schema or schema_of(value)))
 
     def writer(self, text: str, schema: Schema | None) -> Writer:

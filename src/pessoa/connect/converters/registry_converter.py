@@ -81,7 +81,7 @@ class RegistryConverter(Converter):
     # A format has these three.
 
     @abstractmethod
-    def text_of(self, schema: Schema | None, value: ConnectValue) -> str:
+    def schema_text_of(self, schema: Schema | None, value: ConnectValue) -> str:
         """Return the schema in the format's language."""
 
     @abstractmethod
@@ -110,7 +110,7 @@ class RegistryConverter(Converter):
             raise DataFailure(f"Failed to serialize {self.SCHEMA_TYPE} data from topic {topic}: {wrong}") from None
 
     def _make_writer(self, topic: str, schema: Schema | None, value: ConnectValue) -> tuple[int, Writer]:
-        text = self.text_of(schema, value)
+        text = self.schema_text_of(schema, value)
         subject = self._subject(topic, schema)
         if self._use_latest and not self._may_register:
             stored = self._ask(resolved(by_version(subject)))

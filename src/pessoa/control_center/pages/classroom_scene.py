@@ -15,7 +15,7 @@ _SHOWN_CELLS = 7
 
 
 def draw_scene(visit: Visit, view: TopicView, scene: Scene) -> Html:
-    """Producer, partitions and members as one picture; the style shows the one that fits the window."""
+    """Return the scene in a wide and a tall layout; CSS shows the one that fits the window."""
     return tag("div", _wide(visit, view, scene), _tall(visit, view, scene), cls="scene", tabindex="0")
 
 

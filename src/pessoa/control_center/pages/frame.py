@@ -152,8 +152,8 @@ class Visit:
         return found
 
     def has_session(self) -> bool:
-        """Whether the session goes on; the visitor of another is led to the login. Redraws ask, so this does not
-        prolong it."""
+        """Return whether the session is valid; if not, redirect to the login page. Does not prolong the session, since
+        redraws call this."""
         if self.center.accounts.of_session(self.request.cookies.get(COOKIE)) is not None:
             return True
         ui.navigate.to(login_address(self.request))

@@ -65,7 +65,7 @@ def define_source(
 
 
 def _with_old_key(statement: CreateSource, properties: Properties, warnings: list[str]) -> tuple[ColumnDefinition, ...]:
-    """Return the columns, of which KEY='col' of 5.x makes one the key."""
+    """Return the columns, with the one named by the 5.x property `KEY` marked as key."""
     name = properties.text("KEY")
     if name is None:
         return statement.columns

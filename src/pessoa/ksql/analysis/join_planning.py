@@ -30,7 +30,7 @@ from pessoa.ksql.syntax.statement_nodes import SourceKind
 
 @dataclass(frozen=True)
 class _Side:
-    """What has been joined so far: its kind, the names of its key in rows, its partitions if it was not moved."""
+    """One input of a join: its kind, its key columns, its partition count (None if repartitioned)."""
 
     kind: SourceKind
     # Expressions of which each is the whole key; none if the key has several columns.

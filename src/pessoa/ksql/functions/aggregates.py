@@ -274,7 +274,8 @@ def aggregate_functions() -> dict[str, AggregateFunction]:
 def resolve_aggregate(
     name: str, types: Sequence[SqlType], literals: Sequence[Value], at: Position = NOWHERE
 ) -> ResolvedAggregate:
-    """Return the aggregate for arguments of these types, of which the last are these literals."""
+    """Return the aggregate variant for these argument types; `literals` are the values of the trailing constant
+    arguments."""
     row = aggregate_functions()[name]
     best: tuple[int, AggregateVariant, tuple[SqlType, ...], SqlType] | None = None
     for variant in row.variants:

@@ -20,7 +20,7 @@ _ROOM = decimal.Context(prec=1_000)
 def _not_a_number(compute: Callable[..., float]) -> Callable[..., float]:
     """Return the function with Java's results: NaN outside of its domain, infinity if it overflows."""
 
-    def quiet(*values: float) -> float:
+    def compute_or_nan(*values: float) -> float:
         try:
             return compute(*map(float, values))
         except ValueError:
@@ -28,7 +28,7 @@ def _not_a_number(compute: Callable[..., float]) -> Callable[..., float]:
         except OverflowError:
             return math.inf
 
-    return quiet
+    return compute_or_nan
 
 
 def _ln(value: float) -> float:

@@ -77,7 +77,8 @@ class SourceReader:
             consumer.close()
 
     def read(self) -> Iterator[list[KafkaRecord]]:
-        """Yield batches of records in stream order; an empty one now and then, so that the caller can look around."""
+        """Yield batches of records in stream order; a batch is empty when a poll brought nothing, so that the caller is
+        never blocked for long."""
         consumer = self._consumer
         assert consumer is not None, "open comes first"
         try:
@@ -88,7 +89,7 @@ class SourceReader:
                         self._take(message)
                 yield self._ordered()
                 self._balance(consumer)
-                if self._to_end and self._is_read():
+                if self._to_end and self._is_read_to_end():
                     return
         finally:
             self.close()
@@ -154,7 +155,7 @@ class SourceReader:
             consumer.resume([TopicPartition(*place) for place in free])
             self._paused.difference_update(free)
 
-    def _is_read(self) -> bool:
+    def _is_read_to_end(self) -> bool:
         return len(self._at_end) == len(self._queues) and not any(self._queues.values())
 
 

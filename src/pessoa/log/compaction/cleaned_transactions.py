@@ -58,7 +58,7 @@ class AbortedRanges:
         return self._by_marker.get((marker.producer_id, marker.base_offset))
 
 
-class TransactionsOfPass:
+class CleanedTransactions:
     """Follows the transactions while a pass reads the log from its start; batches must come in order."""
 
     __slots__ = ("_met", "aborted")

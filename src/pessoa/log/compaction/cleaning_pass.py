@@ -36,7 +36,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pessoa.log.compaction.batch_rewrite import emptied, read_keys, rewritten
-from pessoa.log.compaction.cleaned_transactions import AbortedRanges, TransactionsOfPass
+from pessoa.log.compaction.cleaned_transactions import AbortedRanges, CleanedTransactions
 from pessoa.log.compaction.cleaning_plan import CleanerStats, Finished, Pause, SwapReady
 from pessoa.log.compaction.offset_map import DEAD, LIVE, TOMBSTONE, OffsetMap
 from pessoa.log.files import DiskError
@@ -74,7 +74,7 @@ class CleaningPass:
         # How many of the map's records have been written or dropped.
         self._next_number = 0
         self._aborted = AbortedRanges(plan.aborted)
-        self._transactions = TransactionsOfPass(self._aborted)
+        self._transactions = CleanedTransactions(self._aborted)
         self._pacer = _Pacer(clock, plan.max_bytes_per_second)
         self.stats = CleanerStats()
 

@@ -214,7 +214,7 @@ class TopicConfigEndpoints(ConfigEndpoints):
     async def resource(self, request: Request) -> ConfiguredResource:
         return topic_resource(topic_name(self._proxy, request))
 
-    async def entries_of_all(self, request: Request) -> Response:
+    async def list_all_configs(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         admin = clients_of(request).admin
         found = await admin.describe_configs(TOPIC, await admin.topic_names())
@@ -245,7 +245,7 @@ class BrokerConfigEndpoints(ConfigEndpoints):
                 return broker_resource(broker_id)
         raise no_such_broker(request)
 
-    async def entries_of_all(self, request: Request) -> Response:
+    async def list_all_configs(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         names = [str(each) for each in await self._broker_ids(request)]
         found = await clients_of(request).admin.describe_configs(BROKER, names)

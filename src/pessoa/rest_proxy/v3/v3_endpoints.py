@@ -113,11 +113,11 @@ def _all_configs_rows(proxy: Proxy) -> list[Row]:
     of_topics = configs.TopicConfigEndpoints(proxy)
     of_brokers = configs.BrokerConfigEndpoints(proxy)
     return [
-        row("topic-configs.list-all", "GET", "/topics/-/configs", of_topics.entries_of_all,
+        row("topic-configs.list-all", "GET", "/topics/-/configs", of_topics.list_all_configs,
             "The configuration of all topics", answer=Collection),
         row("topic-configs.alter-multi", "POST", "/topics/-/configs:alter", of_topics.alter_many,
             "Change several topics", body=configs.AlterTopics, answer=configs.AlteredTopics, status=207),
-        row("broker-configs.list-all", "GET", "/brokers/-/configs", of_brokers.entries_of_all,
+        row("broker-configs.list-all", "GET", "/brokers/-/configs", of_brokers.list_all_configs,
             "The configuration of all brokers", answer=Collection),
     ]  # fmt: skip
 

@@ -46,7 +46,7 @@ class Authority(NamedTuple):
         from cryptography.hazmat.primitives.asymmetric import ec
 
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = _named(name)
+        subject = _common_name(name)
         # It may sign certificates of nodes, but none of further authorities.
         certificate = (
             _unsigned(subject, subject, key.public_key(), now, AUTHORITY_LIFETIME)
@@ -90,7 +90,7 @@ class Authority(NamedTuple):
         # Nodes are servers to clients, and clients of each other.
         uses = x509.ExtendedKeyUsage([Use.SERVER_AUTH, Use.CLIENT_AUTH])
         certificate = (
-            _unsigned(_named(name), self.certificate.subject, key.public_key(), now, NODE_LIFETIME)
+            _unsigned(_common_name(name), self.certificate.subject, key.public_key(), now, NODE_LIFETIME)
             .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(is_authority=False), critical=True)
@@ -125,7 +125,7 @@ def is_signed_by(pem: str, authority: Authority) -> bool:
     return True
 
 
-def _named(name: str) -> x509.Name:
+def _common_name(name: str) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 

@@ -91,7 +91,7 @@ class ClassicJoin:
         instance_id = call.request.group_instance_id
         member_id = f"{client_id(call.context) if instance_id is None else instance_id}-{self._new_id()}"
         if instance_id is not None and instance_id in group.static_members:
-            self._replace(output, group, instance_id, member_id, call)
+            self._replace_static_member(output, group, instance_id, member_id, call)
         elif instance_id is None and call.context.version >= _MEMBER_ID_REQUIRED_VERSION:
             group.pending_join[member_id] = None
             self._rebalance.expect_heartbeat_of(group.id, member_id, call.now_ms + call.request.session_timeout_ms)
@@ -145,7 +145,9 @@ class ClassicJoin:
         members = listed_members(group) if is_leader and group.state is not ClassicState.STABLE else None
         output.replies.append((call.token, join_response(member_id, group=group, members=members)))
 
-    def _replace(self, output: Output, group: ClassicGroup, instance_id: str, new_id: str, call: JoinCall) -> None:
+    def _replace_static_member(
+        self, output: Output, group: ClassicGroup, instance_id: str, new_id: str, call: JoinCall
+    ) -> None:
         """A static member comes back without its member id: it takes over its old place."""
         old_id = group.static_members[instance_id]
         old_leader = group.leader

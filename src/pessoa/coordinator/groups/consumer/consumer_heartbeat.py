@@ -263,7 +263,8 @@ def _read_owned_partitions(partitions: Iterable[TopicPartitions] | None) -> Repo
 
 
 def _assignment(assigned: OwnedPartitions) -> Assignment:
-    """In Apache's order, that of its hash tables."""
+    """Return the assignment for the response, topics and partitions in the order in which Apache Kafka's hash tables
+    iterate."""
     return Assignment(
         topic_partitions=[
             ConsumerGroupHeartbeatResponseTopicPartitions(

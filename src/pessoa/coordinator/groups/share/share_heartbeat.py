@@ -129,7 +129,8 @@ class ShareGroups:
         return output
 
     def _find_group(self, request: ShareGroupHeartbeatRequest) -> ShareGroup:
-        """The group, or one that is about to be: it is known when its records are replayed."""
+        """Return the share group, or a new one for a joining member; a new group is registered when its records are
+        replayed."""
         if request.group_id in self._registry.groups or request.member_epoch != JOIN_EPOCH:
             return self._registry.share_group(request.group_id)
         return self.groups.get(request.group_id) or ShareGroup(request.group_id)
