@@ -103,6 +103,8 @@ class ShareMember(Client):
             self._member_id, self._member_epoch = f"{self.name}/{self._lives}", _JOIN_EPOCH
             self._assigned: set[TopicPartition] = set()
             self._sessions: dict[Address, _Session] = {}
+            # Brokers that have not answered a request which opens a session: it may come late, and replace the session.
+            self._late_openings: set[Address] = set()
             try:
                 await self.refresh([self.topic])
                 await self._live()
@@ -210,7 +212,7 @@ class ShareMember(Client):
 
     async def _talk(self, address: Address, partitions: set[TopicPartition]) -> None:
         session = self._sessions.setdefault(address, _Session())
-        if session.epoch > 1 and self.rng.random() < 0.05:
+        if session.epoch > 1 and self.rng.random() < 0.05 and address not in self._late_openings:
             await self._repeat_epoch(address, session.epoch - 1)
         if session.epoch and session.types and self.rng.random() < 0.4:
             await self._acknowledge(address, session)
@@ -306,7 +308,12 @@ class ShareMember(Client):
             if forgotten
             else [],
         )
+        was_late = address in self._late_openings
+        if is_new:
+            self._late_openings.add(address)
         response = await self.ask(address, request, share_fetch.ShareFetchResponse, _VERSION)
+        if not was_late:
+            self._late_openings.discard(address)
         if self._is_session_over(address, ErrorCode.of(response.error_code), response.error_message):
             return
         if response.acquisition_lock_timeout_ms <= 0:
