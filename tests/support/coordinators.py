@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pessoa.base.clock import Clock
+from pessoa.base.entropy import SystemEntropy, new_uuid
 from pessoa.broker.api_table import row_of
 from pessoa.coordinator.coordinator_log import CoordinatorLog
 from pessoa.coordinator.group_coordinator import GroupCoordinator
@@ -36,6 +37,7 @@ def group_coordinator(
         log,
         clock,
         image,
+        lambda: new_uuid(SystemEntropy()),
         persister=NoPersister(),
         latest_offsets=no_latest_offsets,
         create_topics=create_nothing,

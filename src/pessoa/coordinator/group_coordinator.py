@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import TypeVar
-from uuid import uuid4
 
 from pessoa.base.clock import Clock
 from pessoa.base.ids import Uuid
@@ -69,17 +68,6 @@ _VERSION_WITH_STREAMS_GROUPS = 1
 
 _GROUP_TOPIC = "__consumer_offsets"
 
-# The number that base64 writes as a dash.
-_DASH = 62
-
-
-def random_uuid() -> Uuid:
-    """Never one whose text begins with a dash, which a tool would take for an option."""
-    while (uuid := Uuid(uuid4().bytes))[0] >> 2 == _DASH:
-        pass
-    return uuid
-
-
 Described = TypeVar("Described", DescribedGroup, DescribedConsumerGroup)
 
 
@@ -90,7 +78,7 @@ class GroupCoordinator:
         log: CoordinatorLog,
         clock: Clock,
         image: Image,
-        new_uuid: Callable[[], Uuid] = random_uuid,
+        new_uuid: Callable[[], Uuid],
         write_timeout_ms: int = WRITE_TIMEOUT_MS,
         codec: Codec = Codec.NONE,
         group_version: Callable[[], int] = lambda: _VERSION_WITH_CONSUMER_GROUPS,

@@ -10,7 +10,6 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.ids import ZERO_UUID
-from pessoa.coordinator.group_coordinator import random_uuid
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import (
@@ -571,7 +570,3 @@ async def test_settings_that_change_hold_for_groups_that_live(fixture: Fixture) 
     fixture.groups.configure(GroupCoordinatorConfig(group_consumer_heartbeat_interval_ms=9_000))
     beat = ConsumerGroupHeartbeatRequest(group_id="c", member_id="m", member_epoch=2)
     assert fixture.ask(ConsumerGroupHeartbeatResponse, beat, 1).heartbeat_interval_ms == 9_000
-
-
-def test_a_random_id_never_looks_like_an_option() -> None:
-    assert not any(str(random_uuid()).startswith("-") for _ in range(500))

@@ -9,8 +9,8 @@ they may change under a living group.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 _MINUTE_MS = 60 * 1000
 _INT32_MAX = (1 << 31) - 1
@@ -33,8 +33,7 @@ class MigrationPolicy(Enum):
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupCoordinatorConfig:
+class GroupCoordinatorConfig(NamedTuple):
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
     offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS

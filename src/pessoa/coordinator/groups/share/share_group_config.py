@@ -7,13 +7,12 @@ value outside of bounds that were narrowed later counts as the bound.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pessoa.coordinator.groups.group_config import within
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroupConfig:
+class ShareGroupConfig(NamedTuple):
     group_share_session_timeout_ms: int = 45_000
     group_share_min_session_timeout_ms: int = 45_000
     group_share_max_session_timeout_ms: int = 60_000

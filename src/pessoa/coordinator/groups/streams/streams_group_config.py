@@ -6,7 +6,7 @@ A group may override five of them with its own dynamic configuration. The broker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pessoa.coordinator.groups.group_config import within
 from pessoa.wire.primitives import MAX_INT32
@@ -14,8 +14,7 @@ from pessoa.wire.primitives import MAX_INT32
 NUM_STANDBY_REPLICAS = "num.standby.replicas"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsGroupConfig:
+class StreamsGroupConfig(NamedTuple):
     group_streams_session_timeout_ms: int = 45_000
     group_streams_min_session_timeout_ms: int = 45_000
     group_streams_max_session_timeout_ms: int = 60_000
