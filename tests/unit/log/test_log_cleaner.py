@@ -433,6 +433,41 @@ def drain(process: CleaningProcess) -> None:
         process.next_step()
 
 
+def test_a_pass_whose_cleaner_is_cancelled_while_it_starts_is_stopped_and_closed() -> None:
+    disk = SimulatedDisk()
+    directory = opened(disk)
+    fill(topic(directory, "orders"), b"1", b"2")
+    is_starting, may_start, events = threading.Event(), threading.Event(), list[str]()
+
+    class SlowStart(PassInPlace):
+        def stop(self) -> None:
+            events.append("stop")
+            super().stop()
+
+        def close(self) -> None:
+            events.append("close")
+            super().close()
+
+    def start(plan: CleaningPlan) -> SlowStart:
+        is_starting.set()
+        assert may_start.wait(60)
+        return SlowStart(disk, plan)
+
+    cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=start)
+
+    async def run() -> None:
+        task = asyncio.create_task(cleaner.clean_filthiest())
+        await asyncio.to_thread(is_starting.wait, 60)
+        task.cancel()
+        await asyncio.sleep(0)
+        may_start.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert events == ["stop", "close"]
+
+    asyncio.run(run())
+
+
 def test_a_process_that_is_stopped_says_so(tmp_path: Path) -> None:
     _, _, log = real_log(tmp_path)
     fill(log, b"1", b"2")

@@ -216,8 +216,7 @@ class LogCleaner:
             raise _Outdated("it was truncated")
 
     async def _run_pass(self, chosen: Candidate, cleaning: Cleaning) -> Finished:
-        in_thread = asyncio.get_running_loop().run_in_executor
-        running = await in_thread(None, self._start_pass, cleaning.plan)
+        running = await self._start(cleaning.plan)
         try:
             while True:
                 step = await self._next_step(chosen, cleaning, running)
@@ -228,8 +227,18 @@ class LogCleaner:
                     raise _Outdated("its segments have changed")
                 await self._finish(swap)
         finally:
-            running.stop()
-            await in_thread(None, running.close)
+            await _end(running)
+
+    async def _start(self, plan: CleaningPlan) -> RunningPass:
+        """Start a pass in a worker thread. If this is cancelled meanwhile, the pass is ended as soon as it has started:
+        no pass may touch files after the cleaner is gone."""
+        starting = asyncio.get_running_loop().run_in_executor(None, self._start_pass, plan)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with suppress(CleanerDied):
+                await _end(await starting)
+            raise
 
     async def _finish(self, swap: Swap) -> None:
         while (wait := swap.advance()) is not None:
@@ -268,3 +277,8 @@ class LogCleaner:
             await asyncio.get_running_loop().run_in_executor(
                 None, remove_leftovers, self._disk, chosen.log.directory, busy
             )
+
+
+async def _end(running: RunningPass) -> None:
+    running.stop()
+    await asyncio.get_running_loop().run_in_executor(None, running.close)
