@@ -14,6 +14,8 @@ import pytest
 
 from pessoa.broker.stages.log_maintenance import LogMaintenance
 from pessoa.broker.stages.node_listeners import NodeListeners
+from pessoa.records.builder import build_batch
+from pessoa.records.record import Record
 from pessoa.testing import Broker, Cluster
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -329,10 +331,17 @@ def test_a_broker_that_runs_takes_over_the_settings_of_the_cleaner(tmp_path: Pat
         return inside.stage(LogMaintenance).cleaner is not None
 
     with Broker(directory=tmp_path) as broker:
-        # A broker has a cleaner once it has a compacted log, and looks for one at once when settings change.
-        create_single(broker, config={"cleanup.policy": "compact"})
+        # A broker has a cleaner once a compacted log has a segment below its active one, and looks for such a log at
+        # once when settings change.
+        topic = create_single(broker, config={"cleanup.policy": "compact", "segment.ms": "1"})
         alter_brokers(broker, log_cleaner_backoff_ms="50")
-        until(lambda: broker.inspect(has_cleaner), "the cleaner runs")
+
+        def runs_after_another_batch() -> bool:
+            batch = memoryview(build_batch([Record(0, now_ms(), b"k", b"v")]))
+            assert produce(broker, topic, batch) == ErrorCode.NONE
+            return bool(broker.inspect(has_cleaner))
+
+        until(runs_after_another_batch, "the cleaner runs")
         alter_brokers(
             broker,
             log_cleaner_threads="2",

@@ -31,7 +31,7 @@ class LogMaintenance:
         self._node = node
         self._directories = directories
         self._tasks = BackgroundTasks(node)
-        # Made by its task once there is a compacted log, since it takes long to import; None before.
+        # Made by its task once a log may have something to compact, since it takes long to import; None before.
         self.cleaner: LogCleaner | None = None
         self._tasks.run(upkeep.run())
         if node.config.current.log_cleaner_enable and (start_cleaning is not None or isinstance(node.disk, OsDisk)):
@@ -48,7 +48,7 @@ class LogMaintenance:
 
     async def _clean(self, start_cleaning: StartCleaning | None) -> None:
         """Compact logs, in a process of its own; that needs files which another process can open."""
-        await self._wait_for_a_compacted_log()
+        await self._wait_for_a_log_to_compact()
         from pessoa.log.compaction.cleaning_process import CleaningProcess
         from pessoa.log.compaction.log_cleaner import LogCleaner
 
@@ -63,11 +63,11 @@ class LogMaintenance:
         node.config.on_change.append(lambda config: cleaner.configure(_cleaner_settings(config)))
         await cleaner.run()
 
-    async def _wait_for_a_compacted_log(self) -> None:
+    async def _wait_for_a_log_to_compact(self) -> None:
         """Look as often as the cleaner looks for a dirty log, and as it does also when settings change."""
         node, changed = self._node, asyncio.Event()
         node.config.on_change.append(lambda _: changed.set())
-        while not self._has_compacted_log:
+        while not self._has_log_to_compact:
             changed.clear()
             timer = node.clock.call_after_ms(max(1, node.config.current.log_cleaner_backoff_ms), changed.set)
             try:
@@ -76,8 +76,13 @@ class LogMaintenance:
                 timer.cancel()
 
     @property
-    def _has_compacted_log(self) -> bool:
-        return any(one.config.is_compacted for home in self._directories.all for one in home.partitions.values())
+    def _has_log_to_compact(self) -> bool:
+        """Whether a compacted log has a segment below its active one, which is never compacted."""
+        return any(
+            log.config.is_compacted and len(log.segments) > 1
+            for directory in self._directories.all
+            for log in directory.partitions.values()
+        )
 
 
 def _cleaner_settings(config: BrokerConfig) -> CleanerSettings:
