@@ -141,6 +141,17 @@ def test_the_last_request_of_a_session_gives_back_though_its_connection_closes(m
         assert take(player, t, "mine-b") == [(0, 9, 2)]
 
 
+@pytest.mark.parametrize("more", [{}, {"pessoa.metrics.port": "0"}], ids=["without metrics", "with metrics"])
+def test_a_share_session_ends_with_the_connection_of_its_member(more: dict[str, str]) -> None:
+    with Broker({**SETTINGS, **more}) as broker, playing(broker) as player:
+        t = begin(player, 3)
+        with closing(Player({1: broker.port})) as leaving:
+            assert take(leaving, t) == [(0, 2, 1)]
+            assert share_partition_count(broker) == 1
+        until(lambda: share_partition_count(broker), lambda count: count == 0, "the end of the session")
+        assert take(player, t, "mine-b") == [(0, 2, 2)]
+
+
 def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     turns_at_reads: list[int] = []

@@ -94,7 +94,7 @@ class Listener:
         # Called with every connection, before anything of it is served.
         self.on_accepted: Callable[[ServerProtocol], None] = lambda _: None
         # Called with every connection that has ended.
-        self.on_closed: Callable[[Connection], None] = lambda _: None
+        self.on_closed: list[Callable[[Connection], None]] = []
         self.loop: asyncio.AbstractEventLoop
         # Whether a connection serves what it has read: answers that become ready meanwhile are made behind it.
         self._is_serving = False
@@ -252,9 +252,13 @@ class Listener:
             quota.leave(lost.connection.host)
         if self._emptied is not None and not self.connections:
             self._emptied.set()
-        self.on_closed(lost.connection)
+        self._note_closed(lost.connection)
         # Again behind the cancelling of its requests: a step that one takes until then may begin a share session.
-        self.loop.call_soon(self.on_closed, lost.connection)
+        self.loop.call_soon(self._note_closed, lost.connection)
+
+    def _note_closed(self, connection: Connection) -> None:
+        for on_closed in self.on_closed:
+            on_closed(connection)
 
     def _sweep(self) -> None:
         now_ms = self.now_ms()

@@ -264,7 +264,7 @@ def test_a_connection_counts_as_closed_after_its_requests_were_cancelled(run: Ru
             closed.set()
 
         async with Listener("127.0.0.1", 0, lambda *_: PendingFrames(answer())) as listener:
-            listener.on_closed = note_closed
+            listener.on_closed.append(note_closed)
             with socket.create_connection(("127.0.0.1", listener.port)) as peer:
                 peer.sendall(framed(b"\0\0asked"))
                 await stepped.wait()

@@ -117,7 +117,7 @@ class NodeListeners:
 
     def watch_closed(self, on_closed: Callable[[Connection], None]) -> None:
         for held in self.all:
-            held.listener.on_closed = on_closed
+            held.listener.on_closed.append(on_closed)
 
     async def close(self) -> None:
         """Close the ports; responses in progress leave first. A second call does nothing."""
