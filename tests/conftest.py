@@ -63,15 +63,26 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 class _FailedTests:
-    """Writes the name of every test that fails into a file, for `tools/run-tests`."""
+    """Writes the name of every test that fails, and of every file that cannot be imported, into a file for
+    `tools/run-tests`; and into another that the run came to its end, which it does not if a hanging test ends it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._note_failure(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._note_failure(report)
+
+    def _note_failure(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.failed:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(f"{report.nodeid}\n")
+
+    def pytest_sessionfinish(self) -> None:
+        with self._path.with_name(f"{self._path.name}.ended").open("a", encoding="utf-8") as file:
+            file.write("ended\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,23 +70,31 @@ def test_a_dry_run_of_make_test_shows_the_command_and_does_not_run_it(calls: Pat
 FAILING = """#!/bin/sh
 echo "$@" >>"{calls}"
 case "$*" in
-*::*) exit {alone} ;;
-*--ignore=*) cat "{names}" >>"$PESSOA_FAILED_TESTS"; exit {code} ;;
+*"-q "*) exit {alone} ;;
+*pytest*) [ "$*" = "{killed}" ] && exit 1; echo ended >>"$PESSOA_FAILED_TESTS.ended" ;;
+esac
+case "$*" in
+*--ignore=* | *tests/tools*) cat "{names}" >>"$PESSOA_FAILED_TESTS"; exit {code} ;;
 esac
 """
 RACY = ["tests/cluster/test_moves.py::test_a", "tests/conformance/test_kcat.py::test_b[1]"]
 
 
-def run_failing(calls: Path, names: list[str], *, code: int = 1, alone: int = 0) -> tuple[int, str]:
+def run_failing(
+    calls: Path, names: list[str], *arguments: str, code: int = 1, alone: int = 0, killed: str = "none", make: str = "true"
+) -> tuple[int, str]:
+    """Return the exit code and what was kept of the names; `killed` are the words of a pytest that does not end."""
     listed, python, kept = (calls.with_name(name) for name in ("names", "python", "kept"))
     listed.write_text("".join(f"{name}\n" for name in names))
-    python.write_text(FAILING.format(calls=calls, names=listed, code=code, alone=alone))
+    python.write_text(FAILING.format(calls=calls, names=listed, code=code, alone=alone, killed=killed))
     python.chmod(0o755)
-    environment = {**os.environ, "BIN": str(calls.parent), "MAKE": "true", "PESSOA_PASSED_ONLY_ALONE": str(kept)}
+    environment = {**os.environ, "BIN": str(calls.parent), "MAKE": make, "PESSOA_PASSED_ONLY_ALONE": str(kept)}
     ran = subprocess.run(
-        [ROOT / "tools/run-tests", "2", SPARK], env=environment, capture_output=True, text=True, timeout=60
+        [ROOT / "tools/run-tests", "2", SPARK, *arguments], env=environment, capture_output=True, text=True, timeout=60
     )
-    return ran.returncode, kept.read_text() if kept.exists() else ""
+    retried = kept.read_text() if kept.exists() else ""
+    assert ("== passed only alone:" in ran.stdout) == bool(retried)
+    return ran.returncode, retried
 
 
 def test_a_run_is_green_if_its_racy_tests_pass_alone_and_their_names_are_kept(calls: Path) -> None:
@@ -93,6 +102,40 @@ def test_a_run_is_green_if_its_racy_tests_pass_alone_and_their_names_are_kept(ca
     assert [line for line in calls.read_text().splitlines() if "::" in line] == [
         f"-m pytest -q {name}" for name in RACY
     ]
+
+
+def test_racy_tests_of_a_named_folder_are_run_once_more_alone(calls: Path) -> None:
+    assert run_failing(calls, RACY, "tests/tools") == (0, "".join(f"{name}\n" for name in RACY))
+
+
+@pytest.mark.parametrize("arguments", [(), ("tests/tools",)], ids=["whole", "a named folder"])
+def test_a_run_stays_red_if_pytest_itself_failed(calls: Path, arguments: tuple[str, ...]) -> None:
+    assert run_failing(calls, RACY, *arguments, code=3) == (3, "")
+
+
+def test_a_run_stays_red_if_a_hanging_test_has_ended_one_of_its_parts(calls: Path) -> None:
+    assert run_failing(calls, RACY, killed=f"-m pytest {SPARK}") == (1, "")
+
+
+def test_a_run_stays_red_if_lint_fails_though_its_racy_tests_pass_alone(calls: Path) -> None:
+    assert run_failing(calls, RACY, make="false") == (1, "".join(f"{name}\n" for name in RACY))
+
+
+def test_a_file_that_cannot_be_imported_is_among_the_failed_of_a_run_that_ended(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text("import nothing_of_this_name\n")
+    failed = tmp_path / "failed"
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "1", "-p", "tests.conftest", str(tmp_path)]
+    ran = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PESSOA_FAILED_TESTS": str(failed)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 1, ran.stdout
+    assert failed.read_text().strip().endswith("test_broken.py")
+    assert failed.with_name("failed.ended").read_text() == "ended\n"
 
 
 @pytest.mark.parametrize(
@@ -104,7 +147,7 @@ def test_a_run_is_green_if_its_racy_tests_pass_alone_and_their_names_are_kept(ca
         pytest.param(["tests/simulation/test_loop.py::test_a"], 1, 0, id="simulation"),
         pytest.param(["tests/differential/test_wire_against_apache.py::test_a"], 1, 0, id="differential of decisions"),
         pytest.param([f"{RACY[0]}{number}" for number in range(9)], 1, 0, id="too many"),
-        pytest.param(RACY, 3, 0, id="pytest itself failed"),
+        pytest.param([*RACY, "tests/unit/log/test_rot.py"], 1, 0, id="a unit test that cannot be imported"),
         pytest.param([], 1, 0, id="no failed test is named"),
     ],
 )
