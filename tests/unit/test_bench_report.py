@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import importlib
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
 import pytest
 
-from bench.__main__ import chosen
+from bench.__main__ import chosen, parts
 from bench.report import Report
 
 
@@ -35,3 +40,11 @@ def test_measuring_a_subject_twice_is_a_mistake() -> None:
 def test_an_unknown_part_is_named_in_the_error() -> None:
     with pytest.raises(SystemExit, match="no part of the bench is called levitation; there are: "):
         chosen(["levitation"])
+
+
+def test_every_part_of_the_bench_can_be_run_and_stands_in_the_table_of_its_page() -> None:
+    assert [part for part in parts() if not hasattr(importlib.import_module(f"bench.{part}"), "run")] == []
+    page = (Path(__file__).parents[2] / "docs/BENCH.md").read_text(encoding="utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = [name for cell in cells for name in re.findall(r"`([\w*]+)`", cell)]
+    assert [part for part in parts() if not any(fnmatch(part, name) for name in named)] == []
