@@ -9,6 +9,7 @@ The scenario runs on a cluster in this process while a profiler in every thread 
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import sys
@@ -29,7 +30,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from pessoa.connect.query_offset import query_offset_of
+from pessoa.connect.sink_task import SinkTask
 from pessoa.connect.source_task import SourceTask
+from pessoa.pipelines.python_sink import KafkaRow
+from pessoa.pipelines.tasks import Task
 from pessoa.testing import Cluster, RestProxy, SchemaRegistry
 from tests.connect.serving import PretendingRunner, connect_worker, wait_for_states
 
@@ -262,6 +266,40 @@ def read_row(cluster: Cluster, calls: Calls) -> None:
             task.stop()
 
 
+def write_record(cluster: Cluster, calls: Calls) -> None:
+    """Call a sink's task in this process, where Spark calls it in one of its own."""
+    with TemporaryDirectory() as folder:
+        settings = {
+            "connector.class": "JdbcSink", "connection.url": f"jdbc:sqlite:{folder}/shop.db", "topics": "items",
+            "auto.create": "true", **_MARK,
+        }  # fmt: skip
+        worker = {
+            "pessoa.home": folder, "bootstrap.servers": cluster.bootstrap_servers,
+            "status.storage.topic": _create_and_wait(cluster),
+        }  # fmt: skip
+        task = SinkTask("items", settings, worker, "1")
+        fields = [{"field": "id", "type": "int64", "optional": False}]
+        value = json.dumps({"schema": {"type": "struct", "fields": fields}, "payload": {"id": 1}}).encode()
+        sys.setprofile(calls)
+        try:
+            calls.is_recording = True
+            task.open(Task("items", 0, 0, 0))
+            task.put([KafkaRow("items", 0, 0, 0, "CreateTime", None, value, [])], 0)
+        finally:
+            calls.is_recording = False
+            sys.setprofile(None)
+        with closing(sqlite3.connect(f"{folder}/shop.db")) as connection:
+            assert connection.execute('SELECT id, "from" FROM items').fetchall() == [(1, "shop")]
+
+
+_MARK = {
+    "transforms": "mark",
+    "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.mark.static.field": "from",
+    "transforms.mark.static.value": "shop",
+}
+
+
 def _rows_of_items(folder: Path) -> dict[str, str]:
     """Make a database with one row, and return the configuration of a connector that reads it."""
     database = folder / "shop.db"
@@ -270,9 +308,7 @@ def _rows_of_items(folder: Path) -> dict[str, str]:
         connection.execute("INSERT OR IGNORE INTO items VALUES (1)")
     return {
         "connector.class": "JdbcSource", "connection.url": f"jdbc:sqlite:{database}", "mode": "incrementing",
-        "incrementing.column.name": "id", "topic.prefix": "db-", "transforms": "mark",
-        "transforms.mark.type": "org.apache.kafka.connect.transforms.InsertField$Value",
-        "transforms.mark.static.field": "from", "transforms.mark.static.value": "shop",
+        "incrementing.column.name": "id", "topic.prefix": "db-", **_MARK,
     }  # fmt: skip
 
 
@@ -286,6 +322,7 @@ SCENARIOS: dict[str, Scenario] = {
     "of a REST produce": produce_over_rest,
     "of a new connector": create_connector,
     "of a row of a source connector": read_row,
+    "of a record of a sink connector": write_record,
 }
 
 

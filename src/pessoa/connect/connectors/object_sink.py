@@ -192,7 +192,7 @@ class S3SinkConnector(_ObjectSink):
         from importlib.util import find_spec
 
         if find_spec("boto3") is None:
-            return {"s3.bucket.name": "S3 needs the package boto3: pip install boto3"}
+            return {"s3.bucket.name": "S3 needs the package boto3: pip install 'pessoa[s3]'"}
         return super().check(settings)
 
     def start(self, config: Config) -> None:
