@@ -105,6 +105,7 @@ def test_commands_that_need_no_service(confluent: Confluent) -> None:
     assert confluent("version", "kafka") == [f"kafka: {__version__}"]
     assert confluent("Version", "kafka") == [f"kafka: {__version__}"]
     assert confluent("help", "log")[0] == "Usage: confluent log <service> [tail options]"
+    assert confluent("log", "--help") == confluent("help", "log")
     assert confluent("list", "connectors")[1] == "  elasticsearch-sink"
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Brokers are on 9092 (also 19092), 29092 and 39092, schema-registry on 8081, kafka-rest on 8082,
-and with Spark installed connect on 8083 and ksql-server on 8088.
+and where they are installed connect on 8083, ksql-server on 8088 and control-center on 9021.
 Data and logs go to $PESSOA_HOME (default ~/.pessoa).
 Ctrl-C stops everything in reverse order; a second Ctrl-C stops it at once.
 

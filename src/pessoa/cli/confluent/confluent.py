@@ -59,6 +59,8 @@ def main(words: Sequence[str] | None = None) -> int:
     command, *rest = given or ["help"]
     # People write commands down with a capital letter, as at the beginning of a line.
     command = command if command in _ACTIONS else command.lower()
+    if rest[:1] in (["--help"], ["-h"]):
+        command, rest = "help", [command]
     try:
         return _ACTIONS.get(command, _unknown(command))(rest) or 0
     except Mistake as mistake:

@@ -20,7 +20,10 @@ from pessoa.cli.tool_run import read_properties
 
 # None: its plugin is not one of ours.
 PREDEFINED: dict[str, str | None] = {
-    "elasticsearch-sink": None,
+    "elasticsearch-sink": (
+        "connector.class=io.confluent.connect.elasticsearch.ElasticsearchSinkConnector\ntasks.max=1\n"
+        "topics=test-elasticsearch-sink\nkey.ignore=true\nconnection.url=http://localhost:9200\ntype.name=kafka-connect\n"
+    ),
     "file-source": "connector.class=FileStreamSource\ntasks.max=1\nfile=test.txt\ntopic=connect-test\n",
     "file-sink": "connector.class=FileStreamSink\ntasks.max=1\nfile=test.sink.txt\ntopics=connect-test\n",
     "jdbc-source": (
