@@ -81,7 +81,13 @@ RACY = ["tests/cluster/test_moves.py::test_a", "tests/conformance/test_kcat.py::
 
 
 def run_failing(
-    calls: Path, names: list[str], *arguments: str, code: int = 1, alone: int = 0, killed: str = "none", make: str = "true"
+    calls: Path,
+    names: list[str],
+    *arguments: str,
+    code: int = 1,
+    alone: int = 0,
+    killed: str = "none",
+    make: str = "true",
 ) -> tuple[int, str]:
     """Return the exit code and what was kept of the names; `killed` are the words of a pytest that does not end."""
     listed, python, kept = (calls.with_name(name) for name in ("names", "python", "kept"))

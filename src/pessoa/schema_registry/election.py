@@ -12,7 +12,8 @@ It runs in a thread of its own with the blocking client: JoinGroup may take as l
 heartbeat must not wait for anything that the service does. Each change is told through `tell`, from this thread: an
 identity, or None while it is not known.
 
-The group says who *should* write. That no other instance *can* is the transactional producer's business (`schemas_topic.py`).
+The group says which instance *should* write. That no other *can* is ensured by the transactional producer
+(`schemas_topic.py`).
 """
 
 from __future__ import annotations
