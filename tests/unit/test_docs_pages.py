@@ -1,8 +1,8 @@
-"""README, ARCHITECTURE, CONTRIBUTING, GLOSSARY, SECURITY and the index of decisions name files and commands that exist.
+"""README, CONTRIBUTING and every page under docs/ name files, modules and commands that exist.
 
 A file is named within backticks: from the root, from `src/pessoa`, or from the directory of the file that its section
 has named before it (`schema_registry/api/subject_endpoints.py`, then `state.py`). A package of ARCHITECTURE's diagram
-that has still to be written has a ○.
+that is not written has a ○.
 """
 
 from __future__ import annotations
@@ -19,15 +19,21 @@ SOURCE = ROOT / "src/pessoa"
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
-    "docs/ARCHITECTURE.md",
-    "docs/GLOSSARY.md",
-    "docs/SECURITY.md",
-    "docs/decisions/README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
 ]
+# On other pages such names are those of settings.
+PAGES_WITH_MODULES = ["README.md", "CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/TESTING.md", "docs/STREAMS.md"]
+# A page about a folder names its files by themselves.
+FOLDERS = {"docs/CHAOS.md": [ROOT / "tests/chaos", ROOT / "tests/simulation"]}
+# What users write, what a build makes and what others have.
+NOT_OURS = {"flows.py", "vendas.py", "build/", "uv.lock"}
+# Topics, a fixture, a service and a command of Apache's: they look like our commands.
+NO_COMMANDS = {"connect-configs", "connect-offsets", "connect-status", "kafka", "ksql-server", "kafka-server-start.sh"}
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)#]+)\)")
 FILE = re.compile(r"[\w.][\w./-]*(\.(py|md|toml|lock)|/)")
+MODULE = re.compile(r"pessoa(\.[a-z_]+)+(\.[A-Z]\w+)?")
 TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -44,9 +50,9 @@ def find(name: str, nearby: list[Path]) -> Path | None:
 def test_every_file_that_a_page_names_exists(page: str) -> None:
     missing = []
     for section in sections(page):
-        nearby: list[Path] = []
+        nearby = list(FOLDERS.get(page, ()))
         for name in QUOTED.findall(FENCE.sub("", section)):
-            if not FILE.fullmatch(name) or "<" in name:
+            if not FILE.fullmatch(name) or name in NOT_OURS:
                 continue
             found = find(name, nearby)
             if found is None:
@@ -57,13 +63,28 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
     assert missing == [], f"{page} names what is not there"
 
 
+@pytest.mark.parametrize("page", PAGES_WITH_MODULES)
+def test_every_module_that_a_page_names_exists(page: str) -> None:
+    named = [name for name in QUOTED.findall((ROOT / page).read_text()) if MODULE.fullmatch(name)]
+    assert [name for name in named if not is_there(name)] == []
+
+
+def is_there(name: str) -> bool:
+    """Whether the name is that of a package or module, or of something in one."""
+    path = SOURCE.parent.joinpath(*name.split("."))
+    if path.is_dir() or path.with_suffix(".py").exists():
+        return True
+    holder = path.parent / "__init__.py" if path.parent.is_dir() else path.parent.with_suffix(".py")
+    return holder.exists() and re.search(rf"\b{path.name}\b", holder.read_text()) is not None
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_every_link_of_a_page_leads_to_a_file(page: str) -> None:
     links = [link for link in LINK.findall((ROOT / page).read_text()) if "://" not in link]
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
-TOOL_BEGINNINGS = ("kafka-", "confluent", "connect-", "schema-registry-")
+TOOL = re.compile(r"(kafka|confluent|connect|schema-registry|ksql)(-[a-z-]+)?(\.sh)?")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -79,8 +100,7 @@ def test_every_command_that_a_page_shows_exists(page: str) -> None:
                     unknown += [] if target in TARGETS else [command]
                 case ["pessoa", word, *_] if re.fullmatch("[a-z-]+", word):
                     unknown += [] if word in subcommands() else [command]
-                # With `=` it is a setting.
-                case [tool, *_] if tool.startswith(TOOL_BEGINNINGS) and "=" not in tool:
+                case [tool, *_] if TOOL.fullmatch(tool) and tool not in NO_COMMANDS:
                     unknown += [] if tool in TOOLS else [command]
     assert unknown == [], f"{page} shows commands that do not exist"
 
