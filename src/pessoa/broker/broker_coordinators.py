@@ -14,9 +14,10 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, cast
 
 from pessoa.broker.authorization import may
-from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from pessoa.broker.coordinator_topics import coordinator_topic
 from pessoa.security.acl import DESCRIBE, TOPIC
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from pessoa.wire.request_context import OwnRequest
 
 if TYPE_CHECKING:
@@ -101,10 +102,22 @@ class BrokerCoordinators:
             self._share_partitions = SharePartitions(self._broker, self.persister)
         return self._share_partitions
 
+    # As the properties above, for metrics, which must not create them: None before their first use.
+
+    @property
+    def existing_groups(self) -> GroupCoordinator | None:
+        return self._groups
+
+    @property
+    def existing_transactions(self) -> TransactionCoordinator | None:
+        return self._transactions
+
+    @property
+    def existing_shares(self) -> ShareCoordinator | None:
+        return self._shares
+
     @property
     def existing_share_partitions(self) -> SharePartitions | None:
-        """As `share_partitions`, for metrics, which must not create it: None before the first request of a share
-        group."""
         return self._share_partitions
 
     # Building.
@@ -112,6 +125,7 @@ class BrokerCoordinators:
     def _build_groups(self) -> GroupCoordinator:
         from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
         from pessoa.broker.share.latest_offsets import latest_offsets
+        from pessoa.broker.topic_requests import create_streams_topics
         from pessoa.coordinator.group_coordinator import GroupCoordinator
         from pessoa.metadata.supported_features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
         from pessoa.records.compression import Codec
@@ -119,7 +133,7 @@ class BrokerCoordinators:
         broker, config = self._broker, self._broker.config
         return GroupCoordinator(
             group_config(config),
-            self._group_log(),
+            self._log_of(GROUP_TOPIC),
             broker.clock,
             broker.image,
             self._new_uuid,
@@ -133,35 +147,28 @@ class BrokerCoordinators:
             lambda: broker.image.features.level(STREAMS_VERSION),
             persister=self.persister,
             latest_offsets=lambda partitions: latest_offsets(broker, self._peers, partitions),
-            create_topics=broker.create_streams_topics,
+            create_topics=lambda topics, member: create_streams_topics(broker, topics, member),
         )
 
-    def _group_log(self) -> InternalTopicLog:
+    def _log_of(self, topic: str) -> InternalTopicLog:
         from pessoa.broker.internal_topic_log import InternalTopicLog
 
-        config = self._broker.config
-        return InternalTopicLog(
-            self._broker, GROUP_TOPIC, config.offsets_topic_num_partitions, config.offsets_load_buffer_size
-        )
+        row = coordinator_topic(topic, self._broker.config)
+        assert row is not None
+        return InternalTopicLog(self._broker, topic, row.partition_count, row.load_buffer_bytes)
 
     def _build_transactions(self) -> TransactionCoordinator:
-        from pessoa.broker.internal_topic_log import InternalTopicLog
         from pessoa.broker.transaction_markers import Markers
         from pessoa.coordinator.partitioning import partition_for
         from pessoa.coordinator.transactions.producer_id_pool import ProducerIdPool
         from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
         from pessoa.metadata.supported_features import TRANSACTION_VERSION
 
-        broker, config = self._broker, self._broker.config
-        group_log = self._group_log()
+        broker = self._broker
+        group_log = self._log_of(GROUP_TOPIC)
         return TransactionCoordinator(
             self._transaction_config(),
-            InternalTopicLog(
-                broker,
-                TRANSACTION_TOPIC,
-                config.transaction_state_log_num_partitions,
-                config.transaction_state_log_load_buffer_size,
-            ),
+            self._log_of(TRANSACTION_TOPIC),
             broker.clock,
             broker.image,
             ProducerIdPool(self._allocate_producer_ids, broker.clock),
@@ -171,7 +178,6 @@ class BrokerCoordinators:
         )
 
     def _build_shares(self) -> ShareCoordinator:
-        from pessoa.broker.internal_topic_log import InternalTopicLog
         from pessoa.broker.share.share_state_pruner import ShareStatePruner
         from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
         from pessoa.coordinator.share.share_coordinator import ShareCoordinator
@@ -188,12 +194,7 @@ class BrokerCoordinators:
                 ),
                 share_coordinator_write_timeout_ms=config.share_coordinator_write_timeout_ms,
             ),
-            InternalTopicLog(
-                broker,
-                SHARE_TOPIC,
-                config.share_coordinator_state_topic_num_partitions,
-                config.share_coordinator_load_buffer_size,
-            ),
+            self._log_of(SHARE_TOPIC),
             broker.clock,
             broker.image,
             Codec(config.share_coordinator_state_topic_compression_codec),
@@ -226,12 +227,9 @@ class BrokerCoordinators:
     # Following.
 
     def publish(self, delta: MetadataDelta) -> None:
-        if self._groups is not None:
-            self._groups.publish(delta.new, delta)
-        if self._transactions is not None:
-            self._transactions.publish(delta.new, delta)
-        if self._shares is not None:
-            self._shares.publish(delta.new, delta)
+        for coordinator in (self._groups, self._transactions, self._shares):
+            if coordinator is not None:
+                coordinator.publish(delta.new, delta)
         if self._share_partitions is not None:
             self._share_partitions.publish(delta.new)
 
@@ -248,16 +246,9 @@ class BrokerCoordinators:
             self._share_partitions.disconnect(connection_id)
 
     def close(self) -> None:
-        if self._share_partitions is not None:
-            self._share_partitions.close()
-        if self._groups is not None:
-            self._groups.close()
-        if self._transactions is not None:
-            self._transactions.close()
-        if self._pruner is not None:
-            self._pruner.close()
-        if self._shares is not None:
-            self._shares.close()
+        for one in (self._share_partitions, self._groups, self._transactions, self._pruner, self._shares):
+            if one is not None:
+                one.close()
 
     def _on_leadership(self, partition: Partition) -> None:
         if self._share_partitions is not None:

@@ -12,16 +12,7 @@ if TYPE_CHECKING:
     from pessoa.metadata.image import MetadataImage
     from pessoa.metadata.topics_image import PartitionImage
 
-GROUP_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
-SHARE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
-
 _VALID_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
-
-def is_internal(topic: str) -> bool:
-    return topic in INTERNAL_TOPICS
 
 
 def is_valid_topic_name(name: str) -> bool:

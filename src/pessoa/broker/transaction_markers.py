@@ -18,7 +18,6 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from pessoa.broker.topic_listing import GROUP_TOPIC
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
@@ -32,6 +31,7 @@ from pessoa.wire.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.internal_topics import GROUP_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.topic_listing import is_internal
 from pessoa.coordinator.transactions.verification import FIRST_PRODUCE_THAT_ADDS, produce_error
 from pessoa.log.producer_state import ProducerRefused, VerificationGuard
 from pessoa.net.pending import Pending
 from pessoa.records.batch import RecordBatch
 from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

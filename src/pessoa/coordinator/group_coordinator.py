@@ -48,6 +48,7 @@ from pessoa.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, M
 from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from pessoa.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import GROUP_TOPIC
 from pessoa.wire.request_context import Answer, Caller
 from pessoa.wire.stored.record_framing import GROUP_LOG
 
@@ -65,8 +66,6 @@ _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 _VERSION_WITH_CONSUMER_GROUPS = 1
 # The first streams.version that has them (KIP-1071).
 _VERSION_WITH_STREAMS_GROUPS = 1
-
-_GROUP_TOPIC = "__consumer_offsets"
 
 Described = TypeVar("Described", DescribedGroup, DescribedConsumerGroup)
 
@@ -424,7 +423,7 @@ class GroupCoordinator:
 
 
 def _hash_of_partition(partition: int) -> int:
-    return partition_hash((_GROUP_TOPIC, partition))
+    return partition_hash((GROUP_TOPIC, partition))
 
 
 def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:

@@ -36,6 +36,7 @@ from pessoa.rest_proxy.media import Format
 from pessoa.rest_proxy.proxy_problems import from_kafka, illegal_state, kafka_error
 from pessoa.serde.patterns import Pattern
 from pessoa.wire.errors import NO_COORDINATOR
+from pessoa.wire.internal_topics import is_internal
 
 # Polled at once; more than that is asked for again within the same read.
 POLL_COUNT = 500
@@ -45,7 +46,6 @@ SEEK_RETRY_S = 0.005
 # How old the list of topics may be that an expression is matched against.
 PATTERN_REFRESH_S = 5.0
 # A JVM consumer's expression matches none of these either (exclude.internal.topics).
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Not the caller's business: the end of a partition, a topic that is not there (the JVM's consumer waits for it), and
 # having been away too long (the next polls join again).
 IGNORED = frozenset({KafkaError._PARTITION_EOF, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._MAX_POLL_EXCEEDED})
@@ -114,7 +114,7 @@ class Instance:
         """The topics whose whole name matches, as in Java."""
         found = _call(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
         self._looked_s = time.monotonic()
-        return sorted(name for name in found.topics if name not in INTERNAL_TOPICS and pattern.is_all_of(name))
+        return sorted(name for name in found.topics if not is_internal(name) and pattern.is_all_of(name))
 
     def _follow_pattern(self) -> None:
         """Subscribe to what matches by now, if the last look was long ago."""

@@ -15,7 +15,6 @@ from pessoa.base.ids import ZERO_UUID
 from pessoa.broker.api_row import ApiRow
 from pessoa.broker.authorization import denied_names, topic_operations
 from pessoa.broker.topic_listing import (
-    is_internal,
     is_valid_topic_name,
     live_leader,
     offline_replicas,
@@ -24,6 +23,7 @@ from pessoa.broker.topic_listing import (
 from pessoa.security.acl import DESCRIBE, TOPIC
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import is_internal
 
 if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from pessoa.broker.api_row import ApiRow
 from pessoa.broker.authorization import denied_names, may_in_cluster
 from pessoa.broker.slices import Sliced
-from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from pessoa.broker.topic_requests import create_missing_topics
 from pessoa.coordinator.partitioning import partition_for
 from pessoa.security.acl import CLUSTER_ACTION, DESCRIBE, GROUP, TRANSACTIONAL_ID
 from pessoa.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 
 if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices
@@ -67,7 +68,7 @@ async def _create_and_respond(
     denied: frozenset[str],
     topic: str,
 ) -> FindCoordinatorResponse:
-    await broker.create_missing_topics([topic], client=None)
+    await create_missing_topics(broker, [topic], client=None)
     return _response(broker, context, request, keys, denied)
 
 

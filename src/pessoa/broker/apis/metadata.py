@@ -22,12 +22,12 @@ from pessoa.broker.api_row import ApiRow
 from pessoa.broker.authorization import cluster_operations, denied_names, may, may_in_cluster, topic_operations
 from pessoa.broker.slices import Sliced
 from pessoa.broker.topic_listing import (
-    is_internal,
     is_valid_topic_name,
     live_leader,
     offline_replicas,
     partition_error,
 )
+from pessoa.broker.topic_requests import create_missing_topics
 from pessoa.security.acl import CREATE, DESCRIBE, TOPIC
 from pessoa.wire.api.metadata import (
     MetadataRequest,
@@ -39,6 +39,7 @@ from pessoa.wire.api.metadata import (
 )
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import is_internal
 from pessoa.wire.primitives import MIN_INT32
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: MetadataReq
 async def _create_and_respond(
     broker: BrokerServices, context: RequestContext, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
-    await broker.create_missing_topics(missing, context)
+    await create_missing_topics(broker, missing, context)
     return _response(broker, context, request, _wanted(request, context.version))
 
 

@@ -34,7 +34,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from pessoa.broker.api_row import ApiRow, Quota
 from pessoa.broker.batch_opening import Unopened, append_opened
 from pessoa.broker.slices import Sliced
-from pessoa.broker.topic_listing import INTERNAL_TOPICS
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
 from pessoa.log.producer_state import ProducerRefused
@@ -58,6 +57,7 @@ from pessoa.wire.api.produce import (
 )
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode, ProtocolViolation
+from pessoa.wire.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

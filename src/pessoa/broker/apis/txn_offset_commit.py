@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 from pessoa.broker.api_row import ApiRow, Authorised
 from pessoa.broker.authorization import denied_names
 from pessoa.broker.slices import Sliced
-from pessoa.broker.topic_listing import GROUP_TOPIC
 from pessoa.log.producer_state import ProducerRefused
 from pessoa.records.batch import NO_SEQUENCE
 from pessoa.security.acl import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.internal_topics import GROUP_TOPIC
 from pessoa.wire.schema import Message
 
 if TYPE_CHECKING:

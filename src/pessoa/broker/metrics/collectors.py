@@ -16,7 +16,6 @@ from pessoa.broker.message_fields import error_name
 from pessoa.broker.metrics.exposition import label_text
 from pessoa.broker.metrics.pushed_metrics import family_text
 from pessoa.broker.metrics.time_quantiles import quantiles_ms
-from pessoa.broker.topic_listing import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from pessoa.coordinator.groups.group_descriptions import group_type
 from pessoa.quota.client_quotas import Reading
 
@@ -249,9 +248,8 @@ def collect_directories(directories: Sequence[LogDirectory], out: Exposition) ->
 def group_shards(broker: BrokerServices) -> list[GroupShard]:
     """Return the shards of the `__consumer_offsets` partitions that this broker leads, without creating the
     coordinator."""
-    if GROUP_TOPIC not in broker.replicas.by_name:
-        return []
-    return [led.shard for led in broker.groups.runtime.led_partitions()]
+    groups = broker.coordinators.existing_groups
+    return [] if groups is None else [led.shard for led in groups.runtime.led_partitions()]
 
 
 def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
@@ -278,13 +276,14 @@ def collect_group_states(broker: BrokerServices, out: Exposition) -> None:
 
 def collect_coordinators(broker: BrokerServices, out: Exposition) -> None:
     """Write the metrics of the coordinators that exist; none is created for it."""
-    if GROUP_TOPIC in broker.replicas.by_name:
-        _add_loads("group", broker.groups.runtime.load_times_ms, out)
-    if SHARE_TOPIC in broker.replicas.by_name:
-        _add_loads("share", broker.coordinators.shares.runtime.load_times_ms, out)
-    if TRANSACTION_TOPIC not in broker.replicas.by_name:
+    coordinators = broker.coordinators
+    if coordinators.existing_groups is not None:
+        _add_loads("group", coordinators.existing_groups.runtime.load_times_ms, out)
+    if coordinators.existing_shares is not None:
+        _add_loads("share", coordinators.existing_shares.runtime.load_times_ms, out)
+    if coordinators.existing_transactions is None:
         return
-    runtime = broker.transactions.runtime
+    runtime = coordinators.existing_transactions.runtime
     _add_loads("transaction", runtime.load_times_ms, out)
     states: Counter[str] = Counter()
     for led in runtime.led_partitions():

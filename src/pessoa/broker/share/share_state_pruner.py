@@ -12,9 +12,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.broker.topic_listing import SHARE_TOPIC
 from pessoa.coordinator.runtime import LoadState
 from pessoa.log.files import DiskError
+from pessoa.wire.internal_topics import SHARE_TOPIC
 
 if TYPE_CHECKING:
     from pessoa.broker.services import BrokerServices

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from pessoa.broker.topic_listing import SHARE_TOPIC
+from pessoa.broker.topic_requests import create_missing_topics
 from pessoa.coordinator.partitioning import partition_for
 from pessoa.coordinator.share.state_messages import (
     DELETE,
@@ -27,6 +27,7 @@ from pessoa.coordinator.share.state_messages import (
 )
 from pessoa.net.channel import ChannelFailed
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.internal_topics import SHARE_TOPIC
 from pessoa.wire.request_context import OwnRequest
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class StatePersister:
         """The broker that leads the key's partition of `__share_group_state`; -1 while there is none."""
         by_name = self._broker.image.topics.by_name
         if SHARE_TOPIC not in by_name:
-            await self._broker.create_missing_topics([SHARE_TOPIC], client=None)
+            await create_missing_topics(self._broker, [SHARE_TOPIC], client=None)
             by_name = self._broker.image.topics.by_name
         topic = by_name.get(SHARE_TOPIC)
         return -1 if topic is None else topic.partitions[partition_for(str(key), len(topic.partitions))].leader

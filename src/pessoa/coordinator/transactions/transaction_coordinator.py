@@ -32,7 +32,6 @@ from pessoa.coordinator.transactions.transaction import NO_EPOCH, NO_PRODUCER_ID
 from pessoa.coordinator.transactions.transaction_config import TransactionConfig
 from pessoa.coordinator.transactions.transaction_descriptions import describe_error, pattern_of, unknown_states
 from pessoa.coordinator.transactions.transaction_shard import (
-    GROUP_TOPIC,
     Surroundings,
     TransactionShard,
     add_partitions_response,
@@ -48,12 +47,10 @@ from pessoa.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from pessoa.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pessoa.wire.api.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.internal_topics import is_internal
 from pessoa.wire.request_context import Answer, Caller, OwnRequest
 from pessoa.wire.schema import Message
 from pessoa.wire.stored.record_framing import TRANSACTION_LOG
-
-TRANSACTION_TOPIC = "__transaction_state"
-_INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, "__share_group_state"})
 
 _FIRST_INIT_WITH_FENCED = 4
 _FIRST_ADD_WITH_FENCED = 2
@@ -262,7 +259,7 @@ class TransactionCoordinator:
 
     def _why_not(self, partition: TopicPartition, context: Caller, denied: frozenset[str]) -> ErrorCode:
         name, index = partition
-        if name in denied or (name in _INTERNAL_TOPICS and context.version < _FIRST_ADD_OF_BROKERS):
+        if name in denied or (is_internal(name) and context.version < _FIRST_ADD_OF_BROKERS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic = self._image.topics.by_name.get(name)
         if topic is None or index not in topic.partitions:

@@ -52,11 +52,10 @@ from pessoa.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from pessoa.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pessoa.wire.api.list_transactions import ListTransactionsRequest
 from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.internal_topics import GROUP_TOPIC
 from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
 from pessoa.wire.stored.transaction_records import TransactionLogKey, TransactionLogValue
-
-GROUP_TOPIC = "__consumer_offsets"
 
 # Clients before these versions have an older epoch rule: brokers alone send AddPartitionsToTxn from version 4 on, for
 # clients of transaction.version 2, and EndTxn 5 is theirs.

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from importlib import import_module
 
 from pessoa.wire.errors import ProtocolViolation
+from pessoa.wire.internal_topics import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from pessoa.wire.primitives import read_uvarint, uvarint
 from pessoa.wire.schema import Message
 
@@ -25,9 +26,9 @@ _TYPE_BYTES = 2
 _KEY_VERSION = 0
 
 # Kafka's names of the logs, and the modules that declare their records.
-GROUP_LOG = "__consumer_offsets"
-TRANSACTION_LOG = "__transaction_state"
-SHARE_LOG = "__share_group_state"
+GROUP_LOG = GROUP_TOPIC
+TRANSACTION_LOG = TRANSACTION_TOPIC
+SHARE_LOG = SHARE_TOPIC
 _METADATA_LOG = "__cluster_metadata"
 MODULES = {
     GROUP_LOG: (

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from pessoa.coordinator.groups.consumer.consumer_group import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from pessoa.wire.api import streams_group_heartbeat as api
 from pessoa.wire.errors import ErrorCode, Refusal
+from pessoa.wire.internal_topics import is_internal
 from pessoa.wire.stored import streams_group_records as stored
 
 JOIN_EPOCH = 0
 # Kafka's rule of topic names: these characters, at most so many of them, and neither . nor ..
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME = 249
-_INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 
 def check_form(request: api.StreamsGroupHeartbeatRequest) -> None:
@@ -69,7 +69,7 @@ def check_topology(topology: api.Topology) -> None:
         for name in names:
             if not _is_topic_name(name):
                 raise _invalid_topology(f"Topic name {name} is not valid.")
-            if name in _INTERNAL_TOPICS:
+            if is_internal(name):
                 raise _invalid_topology(
                     f"Use of Kafka internal topic {name} in a Kafka Streams topology is prohibited."
                 )
