@@ -27,7 +27,7 @@ Lookup = Callable[[str, str], str | None]
 
 
 class Reference(NamedTuple):
-    """`${provider:path:key}`, or `${provider:key}` with an empty path, between two positions of a text."""
+    """A reference in a text, from `start` to `end`: `${provider:path:key}`, or `${provider:key}` with an empty path."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ def replace_references(text: str, value_of: Callable[[Reference], str]) -> str:
 
 
 class ProviderFailed(Exception):
-    """A reference to a value that does not exist; the sentence says which."""
+    """A reference names a value that does not exist; the message says which."""
 
 
 class Providers:
@@ -76,7 +76,7 @@ class Providers:
         return {key: self._resolve_references(text) for key, text in settings.items()}
 
     def known_values(self, text: str) -> dict[str, str]:
-        """Return the value of each reference in a text; a reference that leads nowhere is left out."""
+        """Return the value of each reference in a text; a reference without a value is left out."""
         found = {}
         for one in references(text) if self._lookups else ():
             try:

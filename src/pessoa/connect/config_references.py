@@ -30,7 +30,8 @@ class References:
     values: Mapping[str, str]
 
     def hide_values(self, reports: Mapping[str, KeyReport], adapted: Mapping[str, str]) -> None:
-        """Put references back in place of their values. `adapted` is what was given, under the connector's names."""
+        """Put references back in place of their values. `adapted` has the given texts under the connector's key
+        names."""
         if not self.values:
             return
         for name, report in reports.items():
@@ -43,7 +44,7 @@ class References:
     def _without_values(self, name: str, text: str, sentence: str) -> str:
         found = sentence
         if text:
-            found = found.replace(f"Invalid value {_resolved(text, self.values)} for", f"Invalid value {text} for", 1)
+            found = found.replace(f"Invalid value {_resolve(text, self.values)} for", f"Invalid value {text} for", 1)
         for reference, value in sorted(self.values.items(), key=lambda each: -len(each[1])):
             if _telling_words(value):
                 found = found.replace(value, reference)
@@ -68,7 +69,7 @@ def resolve_references(worker: Mapping[str, str], given: Mapping[str, str]) -> R
     for name, text in given.items():
         if name not in _NAMES:
             values |= providers.known_values(text)
-    texts = {name: text if name in _NAMES else _resolved(text, values) for name, text in given.items()}
+    texts = {name: text if name in _NAMES else _resolve(text, values) for name, text in given.items()}
     return References(given, texts, values)
 
 
@@ -76,7 +77,7 @@ def resolve_references(worker: Mapping[str, str], given: Mapping[str, str]) -> R
 _NAMES = ("name", "connector.class", "transforms", "predicates")
 
 
-def _resolved(text: str, values: Mapping[str, str]) -> str:
+def _resolve(text: str, values: Mapping[str, str]) -> str:
     return replace_references(text, lambda one: values.get(one.text, one.text))
 
 

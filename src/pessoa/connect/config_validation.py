@@ -241,7 +241,7 @@ def _check_topics(kind: str, texts: Mapping[str, str], reports: dict[str, KeyRep
 
 
 def _check_overrides(texts: Mapping[str, str], reports: dict[str, KeyReport]) -> None:
-    """List the settings of clients as they were given: librdkafka checks them when the clients are made."""
+    """Report the settings of clients with the values that were given: librdkafka checks them when clients are made."""
     for name, text in texts.items():
         if name.startswith(OVERRIDES) and name not in reports:
             reports[name] = KeyReport(key(name, STRING, None, MEDIUM, ""), text)

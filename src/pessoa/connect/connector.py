@@ -49,7 +49,7 @@ class Offsets:
     """The source offsets up to which records were read, by source partition."""
 
     def __init__(self, known: Mapping[str, Offset] | None = None) -> None:
-        self._known = dict(known or {})
+        self._by_partition = dict(known or {})
 
     @staticmethod
     def name(partition: Partition) -> str:
@@ -57,10 +57,10 @@ class Offsets:
 
     def of(self, partition: Partition) -> Offset:
         """Return the offset of this partition; empty if nothing was read of it."""
-        return self._known.get(self.name(partition), {})
+        return self._by_partition.get(self.name(partition), {})
 
     def __repr__(self) -> str:
-        return f"<Offsets {self._known}>"
+        return f"<Offsets {self._by_partition}>"
 
 
 def offset_number(offset: Offset, name: str, default: int = 0) -> int:
@@ -86,7 +86,8 @@ class Connector(ABC):
 
     @classmethod
     def check(cls, settings: Mapping[str, str]) -> Mapping[str, str]:  # noqa: ARG003
-        """Return what is wrong beyond single keys, sentences by key. May ask outside systems (is the table there?)."""
+        """Return errors that concern several keys, a sentence by key. May query outside systems (does the table
+        exist?)."""
         return {}
 
     @classmethod
@@ -114,9 +115,9 @@ class SourceConnector(Connector):
 
     @classmethod
     def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:  # noqa: ARG003
-        """Whether a record at `offset` comes after all those up to `end`, in one partition; None if unknown.
+        """Whether a record at `offset` comes after all records up to `end`, in one partition; None if unknown.
 
-        A source that knows is read exactly when a batch is repeated after a crash, also where rows came or went since.
+        A source that knows returns exactly the same batch after a crash, also if rows were added or deleted meanwhile.
         """
         return None
 
@@ -124,10 +125,10 @@ class SourceConnector(Connector):
         """Open the source with these settings, at these offsets."""
 
     def has_read_all(self, partition: Partition) -> bool | None:
-        """Whether everything that the partition had was polled since the start; None if unknown.
+        """Whether all records that the partition had were polled since the start; None if unknown.
 
-        When a batch is repeated after a crash, a source that knows is not polled for ten minutes for rows that are gone
-        because another partition gives more and more.
+        When a batch is repeated after a crash and a row of it was deleted, True lets the task give the row up soon.
+        With None it polls for up to ten minutes while other partitions return records.
         """
         return None
 

@@ -163,7 +163,7 @@ def _kafka_place(partition: JsonObject) -> tuple[str, int]:
             400, f"The partition for a sink connector offset must contain the keys '{TOPIC}' and '{PARTITION}'"
         )
     try:
-        return str(partition[TOPIC]), _whole(partition[PARTITION])
+        return str(partition[TOPIC]), _whole_number(partition[PARTITION])
     except (TypeError, ValueError):
         raise HttpProblem(400, f"'{partition[PARTITION]}' is no number of a partition") from None
 
@@ -172,12 +172,12 @@ def _kafka_offset(offset: JsonObject) -> int:
     if KAFKA_OFFSET not in offset:
         raise HttpProblem(400, f"The offset for a sink connector should contain the key '{KAFKA_OFFSET}'")
     try:
-        return _whole(offset[KAFKA_OFFSET])
+        return _whole_number(offset[KAFKA_OFFSET])
     except (TypeError, ValueError):
         raise HttpProblem(400, f"'{offset[KAFKA_OFFSET]}' is no offset") from None
 
 
-def _whole(value: JsonValue) -> int:
+def _whole_number(value: JsonValue) -> int:
     if not isinstance(value, int | float | str):
         raise TypeError
     return int(value)

@@ -177,7 +177,7 @@ def as_single(number: float) -> float:
 
 
 def to_plain(schema: Schema, value: ConnectValue) -> ConnectValue:
-    """Return a logical value as one of its schema's type, and every other value as it is."""
+    """Return the int or bytes for a logical value (decimal, date, time, timestamp), and every other value unchanged."""
     if schema.name is None:
         return value
     match value:
@@ -193,7 +193,8 @@ def to_plain(schema: Schema, value: ConnectValue) -> ConnectValue:
 
 
 def from_plain(schema: Schema, value: ConnectValue) -> ConnectValue:
-    """Return the logical value for a plain one, and every other value as it is. TypeError if it is of another type."""
+    """Return the logical value (decimal, date, …) for an int or bytes if the schema is logical, else the value
+    unchanged. TypeError if the value is of another type."""
     if value is None or schema.name not in LOGICAL:
         return value
     if schema.name == DECIMAL and isinstance(value, Binary):
@@ -240,7 +241,7 @@ def time_to_millis(moment: time) -> int:
 
 
 def check(schema: Schema, value: ConnectValue, place: str = "value") -> None:
-    """Raise DataFailure if the value is not one of the schema."""
+    """Raise DataFailure if the value does not fit the schema."""
     if value is None:
         if not schema.optional and schema.default is None:
             raise DataFailure(f"{place} is null, and its schema ({schema.type}) does not allow that")
@@ -284,7 +285,7 @@ LOGICAL: dict[str | None, type] = {DECIMAL: Decimal, DATE: date, TIME: time, TIM
 
 
 def connect_value(value: object) -> ConnectValue:
-    """Return what a library has decoded as a value of Connect; what Connect has no type for (a UUID) as text."""
+    """Return Connect's value for a value that a library has decoded; a type that Connect lacks (UUID) becomes text."""
     if value is None or isinstance(value, Scalar):
         return value
     if isinstance(value, dict):
@@ -295,7 +296,7 @@ def connect_value(value: object) -> ConnectValue:
 
 
 def infer_schema(value: ConnectValue) -> Schema | None:
-    """Return the schema of a value that has none, as Connect's `Values` sees it; None for a struct, map or array."""
+    """Return the schema that Connect's `Values` infers for a value without one; None for a struct, map or array."""
     match value:
         case bool():
             return BOOLEAN

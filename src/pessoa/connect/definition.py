@@ -48,7 +48,7 @@ Check = Callable[[Value, Settings], str | None]
 
 
 class Definition(TypedDict):
-    """A key as `validate` and `/connector-plugins` answer it."""
+    """A configuration key as the responses of `validate` and `/connector-plugins` describe it."""
 
     name: str
     type: str
@@ -77,7 +77,7 @@ class CheckedKey(TypedDict):
 
 
 class Config(dict[str, Value]):
-    """The typed value of every key of a table. A getter is for keys of one type, as those of Kafka's AbstractConfig."""
+    """The typed value of every key of a table. There is a getter per type, as in Kafka's AbstractConfig."""
 
     # All settings as they were given, also those that the table has no row for: a prefix and a client's settings.
     originals: Mapping[str, str] = {}
@@ -166,7 +166,7 @@ def key(
     recommended: Sequence[str] = (),
     order: int = -1,
 ) -> Key:
-    """Return a row. Rule, check, importance and text may come in any order after the default."""
+    """Return a row of a table. Rule, check, importance and text may come in any order after the default."""
     rule: Rule | None = None
     check: Check | None = None
     importance, doc = MEDIUM, ""

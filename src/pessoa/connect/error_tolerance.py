@@ -47,7 +47,7 @@ class RecordFailure:
 
 
 class RecordSkipped(Exception):
-    """The record is left out; the failure says why."""
+    """The record failed and is skipped, since that is tolerated; `failure` has the error."""
 
     def __init__(self, failure: RecordFailure) -> None:
         super().__init__(str(failure.error))

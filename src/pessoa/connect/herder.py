@@ -93,10 +93,10 @@ class Herder:
         self._thread.start()
 
     def lead(self, leads: bool) -> None:
-        """Begin to run the connectors, or stop all of them before this returns.
+        """Begin to run the connectors if this worker leads, else stop all of them before returning.
 
-        A task that is just being started cannot be stopped, and may take a while: Spark comes up with the first one. It
-        is waited for as long as Kafka waits for a task, and stopped afterwards.
+        A task that is being started cannot be stopped, and may take a while: the first task starts Spark. This waits
+        for such a task as long as Kafka waits for a task to stop; the herder stops a slower one as soon as it runs.
         """
         self.leads = leads
         self.is_ready = False
@@ -112,7 +112,7 @@ class Herder:
         self._wake.set()
 
     def close(self) -> None:
-        """Stop every task and keep its offsets and checkpoint, from which the next worker goes on."""
+        """Stop every task and keep its offsets and checkpoint, from which the next worker continues."""
         self._stopping.set()
         self._wake.set()
         if self._thread.ident is not None:
@@ -157,13 +157,14 @@ class Herder:
             self.is_ready = self.leads
 
     def _has_lost_the_lead(self) -> bool:
-        """Whether `lead(False)` was called meanwhile, by another thread, while a task is being started."""
+        """Whether another thread has called `lead(False)` while a task was being started."""
         return not self.leads
 
     def _erase_orphans(self) -> None:
         """Delete the statuses of connectors that were deleted while no worker led.
 
-        Both are looked at together: a connector may have been created, with its status, since the round began.
+        Configurations and statuses are read under one lock: a connector may have been created, with its status, since
+        the round began.
         """
         with self.store.lock:
             state = self.store.state

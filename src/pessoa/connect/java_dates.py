@@ -44,7 +44,7 @@ class JavaDateFormat:
 
 
 def _split_pattern(pattern: str) -> Iterator[tuple[str, str]]:
-    """Yield (letter, its repetitions) for what is filled in, ("", text) for what stands for itself."""
+    """Yield (letter, its repetitions) for each pattern field, ("", text) for literal text."""
     position = 0
     while position < len(pattern):
         character = pattern[position]

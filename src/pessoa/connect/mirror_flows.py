@@ -24,7 +24,7 @@ KINDS = {"source": "SourceConnector", "checkpoint": "CheckpointConnector", "hear
 
 @dataclass(frozen=True, slots=True)
 class MirrorWorker:
-    """A worker on the cluster that records flow to."""
+    """A worker of the `target` cluster: its settings, and the connectors that mirror to this cluster."""
 
     target: str
     settings: Mapping[str, str]
@@ -32,7 +32,7 @@ class MirrorWorker:
 
 
 def mirror_workers(properties: Mapping[str, str], only: Collection[str] = ()) -> list[MirrorWorker]:
-    """Return the workers, those of the clusters `only` if some are named. ConfigProblem says what is missing."""
+    """Return a worker for each target cluster, or only for the clusters in `only`. Raises ConfigProblem."""
     clusters = split_list(properties.get("clusters", ""))
     if len(clusters) < 2:
         raise ConfigProblem("clusters", properties.get("clusters"), "it names two clusters or more: clusters = a, b")
@@ -65,8 +65,8 @@ def _worker(properties: Mapping[str, str], shared: Mapping[str, str], target: st
     for source in sources:
         flow = {
             **shared,
-            **_below(properties, source, "source.cluster."),
-            **_below(properties, target, "target.cluster."),
+            **_cluster_settings(properties, source, "source.cluster."),
+            **_cluster_settings(properties, target, "target.cluster."),
             **settings_below(properties, f"{source}->{target}."),
             "source.cluster.alias": source,
             "target.cluster.alias": target,
@@ -78,5 +78,5 @@ def _worker(properties: Mapping[str, str], shared: Mapping[str, str], target: st
     return MirrorWorker(target, {**settings, **settings_below(properties, f"{target}.")}, connectors)
 
 
-def _below(properties: Mapping[str, str], cluster: str, prefix: str) -> dict[str, str]:
+def _cluster_settings(properties: Mapping[str, str], cluster: str, prefix: str) -> dict[str, str]:
     return {prefix + name: text for name, text in settings_below(properties, f"{cluster}.").items()}

@@ -109,7 +109,7 @@ class Plugins:
         return self._connectors[self.connector_name(name)][1]()
 
     def connector_name(self, name: str) -> str:
-        """Return the full class name for any of its spellings."""
+        """Return the full class name of a connector, from its full name or an alias."""
         if name in self._connectors:
             return name
         found = [full for full in self._connectors if name in _short_names(full)]

@@ -77,7 +77,7 @@ def _converter(
 
 
 def with_registry_of_worker(given: Mapping[str, str], worker: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a converter, with the worker's registry and login unless they name another registry."""
+    """Return the settings of a converter, with the worker's registry and login unless they name another registry."""
     registry = serialiser_settings(worker)
     is_same = given.get(URL, registry.get(URL)) == registry.get(URL)
     return {**registry, **given} if is_same else dict(given)

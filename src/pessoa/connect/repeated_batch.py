@@ -73,12 +73,12 @@ class RepeatedBatch:
         )
 
     def _has_read_all_that_is_missing(self) -> bool:
-        """Whether the source has no more records of any partition that lacks some."""
+        """Whether the source has no more records of any partition that lacks records of the batch."""
         missing = self.missing()
         return bool(missing) and all(self._source.has_read_all(json.loads(name)) for name in missing)
 
     def _has_untouched_partition(self) -> bool:
-        """Whether a partition of the batch has given no record this time."""
+        """Whether the source has returned no record for a partition of the batch since the restart."""
         return any(
             name not in self._passed and self._parts.get(name) == self._start.get(name) != offset
             for name, offset in self._end.items()

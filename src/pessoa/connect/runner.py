@@ -15,7 +15,7 @@ UNASSIGNED = "UNASSIGNED"
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """One task of a connector. `run_id` changes with the configuration: a checkpoint belongs to one of them."""
+    """One task of a connector. `run_id` changes with the configuration: a checkpoint belongs to one configuration."""
 
     connector: str
     number: int
@@ -37,7 +37,7 @@ class TaskReport:
 
 class Runner(Protocol):
     def start(self, spec: TaskSpec) -> None:
-        """Start a task; what goes wrong later is in its reports."""
+        """Start a task; later failures are in its reports."""
 
     def report(self, spec: TaskSpec) -> TaskReport: ...
 

@@ -45,7 +45,7 @@ _OPEN: dict[str, OpenSink] = {}
 
 
 class SinkTask:
-    """A `SinkWriter` for the records of one connector. `start_id` is another for each start of the connector."""
+    """A `SinkWriter` for the records of one connector. `start_id` differs for each start of the connector."""
 
     def __init__(self, connector: str, settings: Mapping[str, str], worker: Mapping[str, str], start_id: str) -> None:
         self.connector = connector
@@ -121,7 +121,7 @@ class OpenSink:
         self.flush()
 
     def flush(self) -> None:
-        """Return when the dead letters are written."""
+        """Wait until the dead letters are written."""
         if self._outbox is not None:
             self._outbox.flush()
 

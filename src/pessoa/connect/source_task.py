@@ -66,20 +66,21 @@ class SourceTask:
 
     def read(self, offset: QueryOffset) -> tuple[Iterable[SourceRow], QueryOffset]:
         # Spark asks for what comes next when what came before has been written.
-        self._note(offset)
+        self._commit_offset(offset)
         if self._source is None or self._at != offset:
             self._open(offset)
         parts = parts_of(offset)
         rows: list[SourceRow] = []
-        count = count_of(offset) + self._fill(parts, rows)
+        count = count_of(offset) + self._fill_batch(parts, rows)
         self._at = query_offset_of(parts, count)
         return rows, self._at
 
     def read_between(self, start: QueryOffset, end: QueryOffset) -> Iterator[SourceRow]:
-        """Read the records between two offsets once more, one by one: a table may have grown without measure meanwhile.
+        """Yield the records between two offsets once more, one by one: a table may have grown without bound meanwhile.
 
-        `repeated_batch.py` says what a source gives then, and when it is asked no longer. Spark asks in another process
-        than for new records: the source is closed at the end, since some can be read by one process at a time.
+        `repeated_batch.py` says which records a source returns then, and when the rest is given up. Spark calls this in
+        another process than `read`: the source is closed at the end, since some sources allow one reading process at a
+        time.
         """
         self._open(start)
         try:
@@ -111,20 +112,21 @@ class SourceTask:
                 time.sleep(IDLE_S)
 
     def commit(self, offset: QueryOffset) -> None:
-        self._note(offset)
+        self._commit_offset(offset)
 
     def stop(self) -> None:
         if self._source is not None:
             self._source.stop()
         self._source = None
 
-    def _note(self, offset: QueryOffset) -> None:
-        """Write the source offsets to the offset topic (or a standalone worker's file), and tell the source."""
-        self._write_down(offset)
+    def _commit_offset(self, offset: QueryOffset) -> None:
+        """Write the source offsets to the offset topic (or a standalone worker's file), and commit them at the
+        source."""
+        self._write_offset(offset)
         if self._source is not None:
             self._source.commit(Offsets(parts_of(offset)))
 
-    def _write_down(self, offset: QueryOffset) -> None:
+    def _write_offset(self, offset: QueryOffset) -> None:
         changed = {name: one for name, one in parts_of(offset).items() if self._noted.get(name) != one}
         if not changed:
             return
@@ -142,8 +144,8 @@ class SourceTask:
 
     # Polling.
 
-    def _fill(self, parts: dict[str, Offset], rows: list[SourceRow]) -> int:
-        """Poll for one batch, and return the number of polled records."""
+    def _fill_batch(self, parts: dict[str, Offset], rows: list[SourceRow]) -> int:
+        """Poll records for one batch into `parts` and `rows`, and return the count of polled records."""
         deadline = time.monotonic() + BATCH_S
         count = 0
         while count < BATCH_RECORDS and time.monotonic() < deadline:

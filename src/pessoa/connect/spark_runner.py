@@ -118,11 +118,11 @@ class SparkRunner:
         if spec.kind == "source":
             task = SourceTask(spec.connector, spec.number, spec.settings, worker, query_offset_of(spec.offsets))
             required = spec.settings.get("exactly.once.support", "requested").lower() == "required"
-            once = required or worker.get("exactly.once.source.support", "disabled").lower() == "enabled"
+            is_exactly_once = required or worker.get("exactly.once.source.support", "disabled").lower() == "enabled"
             return QuerySpec(
                 query_id,
                 start_function=lambda spark, _: python_source(spark, task),
-                delivery="exactly-once" if once else "at-least-once",
+                delivery="exactly-once" if is_exactly_once else "at-least-once",
                 keep_timestamps=self._keeps_timestamps(spec),
                 trigger_ms=pace,
                 max_restarts=RESTARTS,
@@ -198,18 +198,18 @@ def _is_known(engine: Engine, query_id: str) -> bool:
 
 def query_name(spec: TaskSpec) -> str:
     """Return the query id of a task, valid for engine, disk and Kafka whatever the connector is called."""
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", spec.connector)[:60]
-    if plain != spec.connector:
-        plain += "-" + sha256(spec.connector.encode()).hexdigest()[:8]
-    return f"connect-{plain}-{spec.number}-{spec.run_id}"
+    safe_name = re.sub(r"[^A-Za-z0-9._-]", "_", spec.connector)[:60]
+    if safe_name != spec.connector:
+        safe_name += "-" + sha256(spec.connector.encode()).hexdigest()[:8]
+    return f"connect-{safe_name}-{spec.number}-{spec.run_id}"
 
 
 # The Kafka side of a source, and of a sink.
 
 
 def producer_options(worker: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return what a source's records are written with: `producer.*` of the worker, and `producer.override.*` of the
-    connector before it."""
+    """Return the producer settings of a source connector: `producer.*` of the worker, overridden by
+    `producer.override.*` of the connector."""
     own = {**settings_below(worker, "producer."), **settings_below(settings, "producer.override.")}
     return {name: text for name, text in own.items() if name not in _SPARK_SERIALISES}
 

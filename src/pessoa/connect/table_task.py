@@ -39,7 +39,7 @@ class TableTask(SinkTask):
 
 
 def _batches(taken: list[tuple[Record, dict[str, ConnectValue]]], schema: pa.Schema, report: Any) -> Iterator[Any]:
-    """Yield all rows at once, or one by one if one of them does not fit the columns."""
+    """Yield the rows as one Arrow batch; rows that do not fit the columns are reported and left out."""
     import pyarrow as pa
 
     if not taken:

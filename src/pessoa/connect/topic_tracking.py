@@ -23,16 +23,16 @@ class TopicTracker:
         self._worker = worker
         self._connector = connector
         self._task = task
-        self._seen: set[str] = set()
+        self._seen_topics: set[str] = set()
         self._outbox: Outbox | None = None
         tracks = worker.get("topic.tracking.enable", "true").lower() == "true"
         self._is_on = tracks and "status.storage.topic" in worker
 
     def track(self, topic: str) -> bool:
-        """Write a record for a topic that is used for the first time; return whether it is."""
-        if topic in self._seen:
+        """Write a record for a topic that the task uses for the first time; return whether it does."""
+        if topic in self._seen_topics:
             return False
-        self._seen.add(topic)
+        self._seen_topics.add(topic)
         if self._is_on:
             if self._outbox is None:
                 self._outbox = Outbox(client_settings(self._worker, "producer"))
@@ -51,8 +51,8 @@ class TopicTracker:
 class TopicCreation:
     """Creates the topics of a source with the settings of `topic.creation.*` (KIP-158).
 
-    `topic.creation.default.partitions` and `.replication.factor` switch it on. A group of
-    `topic.creation.groups` has an include list of regular expressions and settings that the default fills up.
+    `topic.creation.default.partitions` and `.replication.factor` enable it. A group of `topic.creation.groups` has an
+    include list of regular expressions, and settings; settings that it lacks are those of `default`.
     """
 
     def __init__(self, worker: Mapping[str, str], settings: Mapping[str, str]) -> None:
@@ -77,16 +77,16 @@ class TopicCreation:
         self._maker.ensure(topic, partitions=partitions, replicas=replicas, config=facts)
 
     def _facts(self, topic: str) -> dict[str, str]:
-        facts = self._below("default")
+        facts = self._group_settings("default")
         for group in filter(None, self._settings.get("topic.creation.groups", "").split(",")):
-            own = self._below(group.strip())
+            own = self._group_settings(group.strip())
             included = _any_matches(own.pop("include", ""), topic)
             if included and not _any_matches(own.pop("exclude", ""), topic):
                 facts |= own
                 break
         return facts
 
-    def _below(self, group: str) -> dict[str, str]:
+    def _group_settings(self, group: str) -> dict[str, str]:
         return settings_below(self._settings, f"topic.creation.{group}.")
 
 

@@ -43,7 +43,7 @@ _DAY_MS = 86_400_000
 
 
 def parse_text(text: str | None) -> tuple[Schema | None, ConnectValue]:
-    """Return schema and value; (None, None) for None and for the word null."""
+    """Return the schema and value that a text stands for; (None, None) for None and for the text null."""
     if text is None:
         return None, None
     if not text:
@@ -99,8 +99,8 @@ def _parse_structure(text: str) -> tuple[Schema, ConnectValue] | None:
     if isinstance(value, str):
         return STRING, value
     if isinstance(value, list):
-        return Schema(Type.ARRAY, values=_common([_schema_of(one) for one in value])), value
-    return Schema(Type.MAP, keys=STRING, values=_common([_schema_of(one) for one in value.values()])), value
+        return Schema(Type.ARRAY, values=_common_schema([_schema_of(one) for one in value])), value
+    return Schema(Type.MAP, keys=STRING, values=_common_schema([_schema_of(one) for one in value.values()])), value
 
 
 def _schema_of(value: ConnectValue) -> Schema | None:
@@ -112,8 +112,9 @@ def _schema_of(value: ConnectValue) -> Schema | None:
 _WIDTHS = [INT8, INT16, INT32, INT64, FLOAT32, FLOAT64]
 
 
-def _common(schemas: list[Schema | None]) -> Schema | None:
-    """Return one schema for all elements: the same, or the widest number; None if they have nothing in common."""
+def _common_schema(schemas: list[Schema | None]) -> Schema | None:
+    """Return one schema for all elements: their own if equal, or the widest number's; None if there is no common
+    one."""
     found = set(schemas)
     if len(found) == 1:
         return schemas[0]
@@ -123,7 +124,7 @@ def _common(schemas: list[Schema | None]) -> Schema | None:
 
 
 def to_text(schema: Schema | None, value: ConnectValue) -> str | None:
-    """Return the text that `parse_text` would understand; strings at the top as they are."""
+    """Return the text that `parse_text` parses back to the value; a string that is not nested is returned unquoted."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -147,7 +148,7 @@ def _write_embedded(schema: Schema | None, value: ConnectValue) -> str:
             return "[" + ",".join(_write_embedded(schema and schema.values, one) for one in value) + "]"
         case dict():
             pairs = (
-                f"{_write_embedded(STRING, str(key))}:{_write_embedded(_of(schema, key), one)}"
+                f"{_write_embedded(STRING, str(key))}:{_write_embedded(_schema_of_member(schema, key), one)}"
                 for key, one in value.items()
             )
             return "{" + ",".join(pairs) + "}"
@@ -155,7 +156,8 @@ def _write_embedded(schema: Schema | None, value: ConnectValue) -> str:
 
 
 def moment_text(moment: datetime) -> str:
-    """Return a moment as short as Java writes it: one of the first day as a time, a midnight as a date."""
+    """Return a timestamp as short as Java writes it: only a time if on the first day or before, only a date if at
+    midnight."""
     millis = to_millis(moment)
     if millis < _DAY_MS:
         return moment.astimezone(UTC).strftime("%H:%M:%S.") + f"{millis % 1000:03d}Z"
@@ -164,7 +166,7 @@ def moment_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{millis % 1000:03d}Z"
 
 
-def _of(schema: Schema | None, name: str) -> Schema | None:
+def _schema_of_member(schema: Schema | None, name: str) -> Schema | None:
     if schema is None:
         return None
     return schema.field(name) if schema.type is Type.STRUCT else schema.values

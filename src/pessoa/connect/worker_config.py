@@ -122,9 +122,10 @@ def default_home() -> str:
 
 
 def change_to_worker_folder(worker: Mapping[str, str]) -> None:
-    """Change to the folder of the worker's start, which `file=test.txt` means: Spark starts processes elsewhere.
+    """Change to the folder in which the worker was started: `file=test.txt` is relative to it, and Spark starts
+    processes elsewhere.
 
-    On another machine there may be no such folder; then names of files must be absolute.
+    On another machine the folder may not exist; then file names must be absolute.
     """
     folder = worker.get("pessoa.folder")
     if folder is not None and Path(folder).is_dir():

@@ -153,5 +153,5 @@ def _measure(app: App, herder: Herder) -> None:
 def run(
     config: WorkerConfig, tell: Callable[[str], object], connectors: Mapping[str, Mapping[str, str]] | None = None
 ) -> int:
-    """Serve as a process until it is told to stop, and return the exit status."""
+    """Serve as a process until a signal stops it, and return the exit status."""
     return serve_service(lambda port: make_connect_app(config, port, connectors=connectors), config.http, tell)

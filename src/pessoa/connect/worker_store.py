@@ -37,7 +37,7 @@ class Store(Protocol):
     def stop(self) -> None: ...
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass
 
 
@@ -49,7 +49,7 @@ class TopicStore:
     def __init__(self, config: WorkerConfig) -> None:
         self.state = ClusterState()
         self.lock = threading.RLock()
-        self.changed: Callable[[], None] = _nothing
+        self.changed: Callable[[], None] = _do_nothing
         self._topics = {CONFIG: config.config_topic, OFFSET: config.offset_topic, STATUS: config.status_topic}
         self._kinds = {topic: kind for kind, topic in self._topics.items()}
         self._settings = config.settings
@@ -95,7 +95,7 @@ class TopicStore:
 
 
 def _decode_json(data: bytes | None) -> JsonValue:
-    """Return the value of a record; None for a deletion and for what is no JSON."""
+    """Return the value of a record; None for a tombstone and for a value that is not JSON."""
     try:
         value: JsonValue = None if data is None else json.loads(data)
     except ValueError:
@@ -104,12 +104,12 @@ def _decode_json(data: bytes | None) -> JsonValue:
 
 
 class MemoryStore:
-    """The store of a standalone worker. The offsets of sources outlive it in a file, whole after every write."""
+    """The store of a standalone worker. Source offsets are kept in a file, which is replaced whole by every write."""
 
     def __init__(self, offsets_file: str | None) -> None:
         self.state = ClusterState()
         self.lock = threading.RLock()
-        self.changed: Callable[[], None] = _nothing
+        self.changed: Callable[[], None] = _do_nothing
         self._path = Path(offsets_file) if offsets_file else None
 
     def __repr__(self) -> str:

@@ -53,7 +53,8 @@ async def settings_body(request: Request) -> dict[str, str | None]:
 
 
 def as_texts(values: Mapping[str, object]) -> dict[str, str | None]:
-    """Return a configuration as text, which all of its values are: numbers and booleans stand for their text."""
+    """Return the configuration with every value as text: numbers and booleans become their text, other values are a
+    400."""
     found: dict[str, str | None] = {}
     for name, value in values.items():
         if value is None or isinstance(value, str):

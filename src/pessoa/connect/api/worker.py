@@ -35,7 +35,7 @@ class WorkerApi:
     def __init__(self, herder: Herder, cluster_id: str) -> None:
         self._herder = herder
         self._cluster_id = cluster_id
-        self._modified: dict[str, int] = {}
+        self._modified_ms: dict[str, int] = {}
 
     def endpoints(self) -> list[Endpoint]:
         scope = (Query("scope", help="worker or cluster"),)
@@ -52,7 +52,7 @@ class WorkerApi:
     def _level_of(self, name: str) -> dict[str, object]:
         number = _logger(name).getEffectiveLevel()
         level = _NAMES.get(number) or min(_NAMES.items(), key=lambda pair: abs(pair[0] - number))[1]
-        return {"level": level, "last_modified": self._modified.get(name)}
+        return {"level": level, "last_modified": self._modified_ms.get(name)}
 
     async def loggers(self, _: Request) -> Response:
         known = [name for name, one in logging.root.manager.loggerDict.items()
@@ -80,7 +80,7 @@ class WorkerApi:
         """Set the level of a logger in this worker, and return the loggers that it changes."""
         below = [one for one in logging.root.manager.loggerDict if one.startswith(f"{name}.")]
         _logger(name).setLevel(LEVELS[level.upper()])
-        self._modified[name] = int(time.time() * 1000)
+        self._modified_ms[name] = int(time.time() * 1000)
         return sorted({name, *below}) if name != ROOT else [ROOT]
 
 

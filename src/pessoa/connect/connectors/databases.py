@@ -63,7 +63,7 @@ class Database(ABC):
         return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
 
     def name(self, name: str) -> str:
-        """A name in a statement with parameters."""
+        """Return a table or column name, quoted for a statement with parameters."""
         return self.quote(name)
 
     # Statements and transactions.
@@ -124,7 +124,7 @@ class Database(ABC):
         return f"{self.insert_sql(table, columns)} ON CONFLICT ({conflict}) DO NOTHING"
 
     def upsert_sql(self, table: str, keys: Sequence[str], columns: Sequence[str]) -> str:
-        """Return an INSERT that updates the row of this key where it exists, in the words of both databases."""
+        """Return an INSERT that updates the row of this key if it exists, in SQL that both databases accept."""
         conflict = ", ".join(self.name(each) for each in keys)
         others = [each for each in columns if each not in keys]
         sets = ", ".join(f"{self.name(each)} = excluded.{self.name(each)}" for each in others)
@@ -383,7 +383,7 @@ class Postgres(Database):
         name = table if "." in table else f"{self.schema}.{table}"
         found = self.rows(_COLUMNS_SQL, (self.quote(name),))
         return [
-            Column(str(name), str(kind), bool(nullable), bool(is_key), _whole(scale), _whole(precision), bool(counts))
+            Column(str(name), str(kind), bool(nullable), bool(is_key), _as_int(scale), _as_int(precision), bool(counts))
             for name, kind, nullable, is_key, scale, precision, counts in found
         ]
 
@@ -404,7 +404,7 @@ class Postgres(Database):
         return value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
-def _whole(cell: ConnectValue) -> int | None:
+def _as_int(cell: ConnectValue) -> int | None:
     return cell if isinstance(cell, int) else None
 
 

@@ -32,8 +32,9 @@ def between(low: int, high: int, kind: str = "long") -> dict[str, object]:
     return {"type": kind, "arg.properties": {"range": {"min": low, "max": high}}}
 
 
-def _kind(name: str, kind: object) -> object:
-    """Return the Avro type of a field that is written shortly; a whole Avro type as it is."""
+def _avro_type(name: str, kind: object) -> object:
+    """Return the Avro type for the short notation of a field (regex, range, list, fields); an Avro type is not
+    changed."""
     if isinstance(kind, str):
         return {"type": "string", "arg.properties": {"regex": kind}}
     if isinstance(kind, range):
@@ -48,7 +49,7 @@ def _kind(name: str, kind: object) -> object:
 
 
 def _record(name: str, fields: Mapping[str, object], namespace: str = "") -> dict[str, object]:
-    rows = [{"name": field, "type": _kind(field, kind)} for field, kind in fields.items()]
+    rows = [{"name": field, "type": _avro_type(field, kind)} for field, kind in fields.items()]
     made: dict[str, object] = {"type": "record", "name": name, "fields": rows}
     if namespace:
         made["namespace"] = namespace
@@ -73,9 +74,9 @@ QUICKSTARTS: dict[str, Quickstart] = {
     "users_array_map": _quick(
         "users_array_map", "userid",
         registertime=between(_ORDER_TIME, 1519273364600), userid="User_[1-9]", regionid="Region_[1-9]", gender=_GENDERS,
-        interests={"type": "array", "items": _kind("", ["futebol", "cinema", "viagens", "música", "livros"]),
+        interests={"type": "array", "items": _avro_type("", ["futebol", "cinema", "viagens", "música", "livros"]),
                    "arg.properties": {"length": 2}},
-        contactinfo={"type": "map", "values": _kind("", "[1-9][0-9]{8}"),
+        contactinfo={"type": "map", "values": _avro_type("", "[1-9][0-9]{8}"),
                      "arg.properties": {"length": 2, "keys": {"options": ["phone", "city", "state", "zipcode"]}}},
     ),
     "pageviews": _quick(

@@ -74,7 +74,8 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a change was found: what stands in `source`, and the offset behind which the connector goes on."""
+    """The position of a change: the facts for the event's `source`, and the offset from which the connector
+    continues."""
 
     lsn: int
     time_us: int
@@ -159,11 +160,11 @@ class CapturedTable:
         before = None if old is None else self.row(old)
         after = None if new is None else self.row(new, older)
         if operation == "u" and old is not None and new is not None and self.key(old) != self.key(new):
-            yield from self._deleted(old, before, where, now_us, tombstones)
+            yield from self._delete_events(old, before, where, now_us, tombstones)
             yield self._record("c", self.key(new), None, after, where, now_us)
         elif operation == "d":
             assert old is not None
-            yield from self._deleted(old, before, where, now_us, tombstones)
+            yield from self._delete_events(old, before, where, now_us, tombstones)
         else:
             # The key alone is no row that was.
             shown = None if old_is_key else before
@@ -172,7 +173,7 @@ class CapturedTable:
     def truncated(self, where: Where, now_us: int) -> Record:
         return self._record("t", None, None, None, where, now_us).but(key_schema=None)
 
-    def _deleted(
+    def _delete_events(
         self, old: Cells, before: Struct | None, where: Where, now_us: int, tombstones: bool
     ) -> Iterator[Record]:
         deletion = self._record("d", self.key(old), before, None, where, now_us)
@@ -208,7 +209,7 @@ class CapturedTable:
 
 
 def heartbeat(topic: str, server: str, now_ms: int, offset: JsonObject) -> Record:
-    """Return a record that moves the offset on where no captured table changes."""
+    """Return a record that advances the source offset while no captured table changes."""
     return Record(
         topic,
         key_schema=HEARTBEAT_KEY,
@@ -227,7 +228,7 @@ _LOGICAL_ZEROS: dict[str | None, ConnectValue] = {
 
 
 def zero(schema: Schema) -> ConnectValue:
-    """Return what stands for a value that is not known and may not be null."""
+    """Return the placeholder for an unknown value that may not be null: zero, or empty."""
     if schema.name in _LOGICAL_ZEROS:
         return _LOGICAL_ZEROS[schema.name]
     if schema.name == VARIABLE_DECIMAL.name:

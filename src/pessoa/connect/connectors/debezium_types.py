@@ -67,7 +67,7 @@ _INTERVAL = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What a configuration says about types."""
+    """How values are converted: the settings `time.precision.mode` and `decimal|binary|interval.handling.mode`."""
 
     times: str = "adaptive"
     decimals: str = "precise"
@@ -77,7 +77,7 @@ class Handling:
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A type as the catalogue has it: `numeric`, with its modifier; of an enum its labels, of an array its element."""
+    """A type in PostgreSQL's catalogue: name and modifier (of `numeric`), an enum's labels, an array's element type."""
 
     name: str
     modifier: int = -1
@@ -231,7 +231,7 @@ def _civil_days(year: int, month: int, day: int) -> int:
 
 
 def _day_us(text: str) -> int:
-    """Return the microseconds of a time of the day; 24:00:00 is one."""
+    """Return the microseconds of a time of day since midnight; 24:00:00 is allowed."""
     hours, minutes, seconds = text.split(":")
     whole, _, fraction = seconds.partition(".")
     micros = int(fraction.ljust(6, "0")[:6]) if fraction else 0
@@ -263,7 +263,7 @@ def timestamp_us(text: str) -> int:
 
 
 def _zoned_timestamp(text: str) -> str:
-    """Return it in UTC as ISO 8601. Sessions print times in UTC (`+00`), so that the digits stay as they are."""
+    """Return the timestamp in UTC as ISO 8601. Sessions print times in UTC (`+00`), so that the digits are copied."""
     if text in ("infinity", "-infinity"):
         return text
     suffix = " BC" if text.endswith(" BC") else ""
@@ -278,7 +278,7 @@ def _zoned_timestamp(text: str) -> str:
 
 
 def _zoned_time(text: str) -> str:
-    """Return it in UTC: `10:15:30+02` is `08:15:30Z`."""
+    """Return the time of day in UTC: `10:15:30+02` is `08:15:30Z`."""
     match = re.fullmatch(r"([\d:.]+)([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?", text)
     if match is None:
         raise ValueError("a time with a zone is expected")
@@ -316,14 +316,14 @@ def split_array(text: str) -> list[str | None]:
     found: list[str | None] = []
     position, end = 1, len(text) - 1
     while position < end:
-        read = _quoted if text[position] == '"' else _nested if text[position] == "{" else _bare
+        read = _read_quoted if text[position] == '"' else _read_nested if text[position] == "{" else _read_bare
         one, position = read(text, position, end)
         found.append(one)
         position += 1
     return found
 
 
-def _quoted(text: str, position: int, _: int) -> tuple[str | None, int]:
+def _read_quoted(text: str, position: int, _: int) -> tuple[str | None, int]:
     found = []
     position += 1
     while text[position] != '"':
@@ -333,7 +333,7 @@ def _quoted(text: str, position: int, _: int) -> tuple[str | None, int]:
     return "".join(found), position + 1
 
 
-def _nested(text: str, position: int, end: int) -> tuple[str | None, int]:
+def _read_nested(text: str, position: int, end: int) -> tuple[str | None, int]:
     depth, at, is_quoted = 0, position, False
     while at < end:
         letter = text[at]
@@ -349,7 +349,7 @@ def _nested(text: str, position: int, end: int) -> tuple[str | None, int]:
     raise ValueError("an array within an array has no end")
 
 
-def _bare(text: str, position: int, end: int) -> tuple[str | None, int]:
+def _read_bare(text: str, position: int, end: int) -> tuple[str | None, int]:
     comma = text.find(",", position, end)
     stop = end if comma < 0 else comma
     one = text[position:stop]

@@ -147,7 +147,7 @@ class ElasticsearchSinkConnector(SinkConnector):
         self._http = httpx.Client(auth=auth, timeout=timeout, verify=verify)
         self._urls = cycle([each.rstrip("/") for each in config.entries("connection.url")])
         self._url = next(self._urls)
-        self._known: set[str] = set()
+        self._known_indexes: set[str] = set()
 
     def stop(self) -> None:
         self._http.close()
@@ -196,17 +196,17 @@ class ElasticsearchSinkConnector(SinkConnector):
         return "-".join(each.replace("${topic}", topic) for each in words).lower()
 
     def _ensure_index(self, index: str, record: Record) -> None:
-        if index in self._known or self._rules.is_data_stream:
+        if index in self._known_indexes or self._rules.is_data_stream:
             return
         body: JsonObject = {}
         schema = record.value_schema
         if schema is not None and schema.type is Type.STRUCT and not self._config.boolean("schema.ignore"):
             body = {"mappings": mapping_of(schema, self._rules)}
-        if self._ask("HEAD", f"/{index}").status_code == 404:
-            answer = self._ask("PUT", f"/{index}", json=body)
+        if self._request("HEAD", f"/{index}").status_code == 404:
+            answer = self._request("PUT", f"/{index}", json=body)
             if answer.status_code >= 300 and "resource_already_exists" not in answer.text:
                 raise Refused(f"the index {index} cannot be made: {answer.status_code} {answer.text[:500]}")
-        self._known.add(index)
+        self._known_indexes.add(index)
 
     # Requests.
 
@@ -214,7 +214,7 @@ class ElasticsearchSinkConnector(SinkConnector):
         """Write a whole batch; items that the server was too busy for are sent again."""
         pause_s = self._config.integer("retry.backoff.ms") / 1000
         for _ in range(self._config.integer("max.retries") + 1):
-            answer = self._ask(
+            answer = self._request(
                 "POST", "/_bulk", content=b"".join(lines for _, lines in batch),
                 headers={"Content-Type": "application/x-ndjson"},
             )  # fmt: skip
@@ -254,7 +254,7 @@ class ElasticsearchSinkConnector(SinkConnector):
         self.report(record, DataFailure(f"the server has refused a document ({status}): {reason}"))
         return False
 
-    def _ask(
+    def _request(
         self, method: str, path: str, *, json: JsonObject | None = None, content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:  # fmt: skip

@@ -64,7 +64,7 @@ class FileStreamSourceConnector(SourceConnector):
         self._file: IO[bytes] | None = None
         # What was read and is no record yet, and how much of it has no newline.
         self._rest = b""
-        self._searched = 0
+        self._searched_size = 0
 
     def poll(self) -> list[Record]:
         file = self._open()
@@ -72,10 +72,10 @@ class FileStreamSourceConnector(SourceConnector):
             return []
         records: list[Record] = []
         while len(records) < self._batch:
-            newline = self._rest.find(b"\n", self._searched)
+            newline = self._rest.find(b"\n", self._searched_size)
             if newline < 0:
-                self._searched = len(self._rest)
-                if self._searched > LONGEST_LINE:
+                self._searched_size = len(self._rest)
+                if self._searched_size > LONGEST_LINE:
                     if records:
                         break
                     raise DataFailure(f"{self._path} has a line of more than {LONGEST_LINE >> 20} MB: is it text?")
@@ -84,7 +84,7 @@ class FileStreamSourceConnector(SourceConnector):
                     break
                 self._rest += data
                 continue
-            self._searched = 0
+            self._searched_size = 0
             line, self._rest = self._rest[:newline], self._rest[newline + 1 :]
             self._position += newline + 1
             text = line.removesuffix(b"\r").decode(errors="replace")

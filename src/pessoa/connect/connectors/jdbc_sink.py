@@ -81,7 +81,7 @@ class JdbcSinkConnector(SinkConnector):
         self._database: Database | None = None
         # Columns by table, as far as they are known to be there, and those of the primary key.
         self._tables: dict[str, set[str]] = {}
-        self._primary: dict[str, set[str]] = {}
+        self._primary_keys: dict[str, set[str]] = {}
 
     def stop(self) -> None:
         if self._database is not None:
@@ -210,7 +210,7 @@ class JdbcSinkConnector(SinkConnector):
             sql = database.update_sql(first.table, keys, columns)
         elif mode == "upsert":
             ordered, sql = columns, database.upsert_sql(first.table, keys, columns)
-        elif self._config["pk.mode"] == "kafka" and self._primary.get(first.table) == set(keys):
+        elif self._config["pk.mode"] == "kafka" and self._primary_keys.get(first.table) == set(keys):
             # After a crash the same records come again.
             ordered, sql = columns, database.insert_once_sql(first.table, keys, columns)
         else:
@@ -224,14 +224,14 @@ class JdbcSinkConnector(SinkConnector):
             return
         found = database.columns(row.table)
         columns = {column.name for column in found}
-        self._primary[row.table] = {column.name for column in found if column.is_key}
+        self._primary_keys[row.table] = {column.name for column in found if column.is_key}
         if not columns:
             if not self._config["auto.create"]:
                 raise DatabaseFailure(f"there is no table {row.table}, and auto.create is false")
             pairs = [(name, row.schemas[name]) for name in wanted]
             database.run(database.create_sql(row.table, pairs, list(row.keys)))
             columns = set(wanted)
-            self._primary[row.table] = set(row.keys)
+            self._primary_keys[row.table] = set(row.keys)
         missing = [name for name in wanted if name not in columns]
         if missing:
             self._add_columns(database, row, missing)

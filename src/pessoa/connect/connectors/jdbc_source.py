@@ -280,9 +280,9 @@ class JdbcSourceConnector(SourceConnector):
         database.rollback()
 
     def _drop_last_moment(self, database: Database, each: _Input, names: Sequence[str], rows: list[Row]) -> list[Row]:
-        """Return the rows without those of the last moment, which the next page may have more of.
+        """Return the rows without those of the last timestamp, of which the next page may have more.
 
-        By time alone, a page may not end between two rows of one moment: the second would never be read.
+        By time alone, a page may not end between two rows of one timestamp: the second would never be read.
         """
         if not each.times or each.incrementing is not None or not each.has_more:
             return rows
@@ -303,7 +303,7 @@ class JdbcSourceConnector(SourceConnector):
         return list(database.rows(f"{self._from_sql(database, each)} WHERE {where}", [last]))
 
     def _moment_page(self, database: Database, each: _Input) -> list[Row]:
-        """Return the next rows of the moment that the offset is within, behind the last key."""
+        """Return the next rows with the timestamp of the offset, whose keys are greater than the offset's key."""
         keys = ", ".join(database.quote(name) for name in each.keys)
         seen = database.to_database(TIMESTAMP_SCHEMA, _seen_time(each.offset))
         where, values = f"{_moment_sql(database, each)} = {database.placeholder}", [seen]
@@ -345,7 +345,7 @@ class JdbcSourceConnector(SourceConnector):
     def _column_schema(self, column: Column) -> Schema:
         kind = column.type.partition("(")[0].strip()
         if kind in ("numeric", "decimal"):
-            schema = self._numeric(column)
+            schema = self._numeric_schema(column)
         elif kind == "integer" and self._config.string("connection.url").startswith("jdbc:sqlite"):
             # SQLite's integers have up to 64 bits.
             schema = INT64
@@ -353,7 +353,7 @@ class JdbcSourceConnector(SourceConnector):
             schema = _TYPES.get(kind, STRING_SCHEMA)
         return schema.as_optional if column.is_nullable else schema
 
-    def _numeric(self, column: Column) -> Schema:
+    def _numeric_schema(self, column: Column) -> Schema:
         mapping = self._config["numeric.mapping"] or "none"
         scale, precision = column.scale or 0, column.precision
         if mapping == "none" or precision is None:
@@ -457,7 +457,7 @@ def _order_of(offset: Offset) -> tuple[datetime, int, float]:
 
 
 def _key_text(cell: ConnectValue) -> int | str:
-    """Return a cell of the primary key as an offset holds it: databases read what they have printed."""
+    """Return a primary key cell as an integer or text for the offset: a database parses the text that it printed."""
     return cell if isinstance(cell, int | str) else str(cell)
 
 

@@ -28,24 +28,24 @@ log = logging.getLogger("pessoa.connect")
 
 class AclSync:
     def __init__(self, clusters: Clusters, takes: Callable[[str], bool]) -> None:
-        """`takes` says whether a topic of the source is mirrored."""
+        """Make a sync of ACLs; `takes` returns whether a topic of the source is mirrored."""
         self._clusters = clusters
         self._takes = takes
         self._has_authorizer = True
-        self._known: set[AclBinding] = set()
+        self._synced_acls: set[AclBinding] = set()
 
     def __repr__(self) -> str:
-        return f"<AclSync {self._clusters}, {len(self._known)} entries>"
+        return f"<AclSync {self._clusters}, {len(self._synced_acls)} entries>"
 
     def sync(self) -> None:
         """Add the source's new ACLs to the target. KafkaException if a cluster refuses or does not answer."""
         if not self._has_authorizer:
             return
         wanted = set(entries_to_copy(self._read(), self._takes, self._remote))
-        missing = sorted(wanted - self._known, key=repr)
+        missing = sorted(wanted - self._synced_acls, key=repr)
         if missing and self._create(missing):
             log.info("%s: %d access control entries were added", self._clusters, len(missing))
-        self._known = wanted
+        self._synced_acls = wanted
 
     def _create(self, entries: list[AclBinding]) -> bool:
         from confluent_kafka import KafkaError, KafkaException

@@ -74,7 +74,7 @@ class MirrorCheckpointConnector(SourceConnector):
         self._syncs: dict[tuple[str, int], SyncedPartition] = {}
         self._consumer: Consumer | None = None
         self._is_ready = False
-        self._given: dict[bytes, bytes] = {}
+        self._last_values: dict[bytes, bytes] = {}
         self._latest: dict[tuple[str, str, int], Checkpoint] = {}
         self._due_s = self._set_due_s = 0.0
 
@@ -112,8 +112,8 @@ class MirrorCheckpointConnector(SourceConnector):
             self._set_offsets()
         if not self._config.boolean("emit.checkpoints.enabled"):
             return []
-        changed = [each for each in found if self._given.get(each.key()) != each.value()]
-        self._given |= {each.key(): each.value() for each in changed}
+        changed = [each for each in found if self._last_values.get(each.key()) != each.value()]
+        self._last_values |= {each.key(): each.value() for each in changed}
         return [self._record(each) for each in changed]
 
     def _record(self, each: Checkpoint) -> Record:
@@ -177,10 +177,10 @@ class MirrorCheckpointConnector(SourceConnector):
                 synced = self._syncs.get((place.topic, place.partition))
                 if place.offset < 0 or synced is None or not self._topics.takes(place.topic):
                     continue
-                here = synced.translate(place.offset)
-                if here is not None:
+                downstream = synced.translate(place.offset)
+                if downstream is not None:
                     topic = self._clusters.policy.remote_topic(self._clusters.source, place.topic)
-                    yield Checkpoint(group, topic, place.partition, place.offset, here, place.metadata or "")
+                    yield Checkpoint(group, topic, place.partition, place.offset, downstream, place.metadata or "")
 
     def _set_offsets(self) -> None:
         """Commit the translated offsets of groups without members on the target, never backwards."""

@@ -81,7 +81,7 @@ PAUSE_S = 5.0
 
 @contextmanager
 def tolerating_outages(what: str) -> Iterator[None]:
-    """Log that a cluster did not answer, and go on; the next round does what was missed."""
+    """Log the failure of a cluster in the block instead of raising it; the caller's next round retries."""
     from confluent_kafka import KafkaException
 
     try:

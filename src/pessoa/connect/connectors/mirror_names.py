@@ -34,7 +34,7 @@ class ReplicationPolicy:
     source: str = ""
 
     def remote_topic(self, alias: str, topic: str) -> str:
-        """Return the name that a topic of the cluster `alias` has elsewhere."""
+        """Return the name that a topic of the cluster `alias` has on other clusters."""
         if self.is_identity and not self.is_heartbeats(topic):
             return topic
         return f"{alias}{self.separator}{topic}"
@@ -58,7 +58,7 @@ class ReplicationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NameFilter:
-    """Lists of regular expressions for whole names; what is excluded is never included."""
+    """Regular expressions for whole names, `included` and `excluded`; an excluded name is never taken."""
 
     included: tuple[str, ...]
     excluded: tuple[str, ...]

@@ -116,7 +116,7 @@ class MirrorSourceConnector(SourceConnector):
         self._outbox: Outbox | None = None
         # The partitions that are copied, and the offset behind the last record that was given of each.
         self._next: dict[tuple[str, int], int] = {}
-        self._synced: dict[tuple[str, int], int] = {}
+        self._synced_offsets: dict[tuple[str, int], int] = {}
         self._refresh_due_s = self._configs_due_s = self._acls_due_s = 0.0
         self._acls = AclSync(self._clusters, self._takes)
 
@@ -155,18 +155,18 @@ class MirrorSourceConnector(SourceConnector):
 
     def _make_topics(self, wanted: Mapping[str, int]) -> None:
         clusters, config = self._clusters, self._config
-        here = clusters.partitions("target")
-        missing = [name for name, count in wanted.items() if here.get(self._remote(name), 0) < count]
+        existing = clusters.partitions("target")
+        missing = [name for name, count in wanted.items() if existing.get(self._remote_topic(name), 0) < count]
         settings = clusters.topic_configs("source", missing)
         for name in missing:
-            copied = self._copied(settings[name]) if config.boolean("sync.topic.configs.enabled") else {}
+            copied = self._entries_to_copy(settings[name]) if config.boolean("sync.topic.configs.enabled") else {}
             replicas = config.integer("replication.factor")
-            clusters.ensure_topic("target", self._remote(name), wanted[name], replicas, copied)
+            clusters.ensure_topic("target", self._remote_topic(name), wanted[name], replicas, copied)
 
-    def _remote(self, topic: str) -> str:
+    def _remote_topic(self, topic: str) -> str:
         return self._clusters.policy.remote_topic(self._clusters.source, topic)
 
-    def _copied(self, settings: Mapping[str, str]) -> dict[str, str]:
+    def _entries_to_copy(self, settings: Mapping[str, str]) -> dict[str, str]:
         excluded = NameFilter((".*",), self._config.entries("config.properties.exclude"))
         return {name: text for name, text in settings.items() if excluded.takes(name)}
 
@@ -174,13 +174,14 @@ class MirrorSourceConnector(SourceConnector):
         topics = sorted({topic for topic, _ in self._next} | {
             name for name in self._clusters.partitions("source") if self._takes(name)
         })  # fmt: skip
-        there = self._clusters.topic_configs("source", topics)
-        here = self._clusters.topic_configs("target", [self._remote(name) for name in topics])
+        source_configs = self._clusters.topic_configs("source", topics)
+        target_configs = self._clusters.topic_configs("target", [self._remote_topic(name) for name in topics])
         for topic in topics:
-            wanted, known = self._copied(there[topic]), self._copied(here[self._remote(topic)])
+            wanted = self._entries_to_copy(source_configs[topic])
+            known = self._entries_to_copy(target_configs[self._remote_topic(topic)])
             changed = {name: text for name, text in wanted.items() if known.get(name) != text}
             self._clusters.set_topic_config(
-                self._remote(topic), changed, [name for name in known if name not in wanted]
+                self._remote_topic(topic), changed, [name for name in known if name not in wanted]
             )
 
     # Records.
@@ -254,7 +255,7 @@ class MirrorSourceConnector(SourceConnector):
         self._next[topic, partition] = offset + 1
         kind, time_ms = message.timestamp()
         return Record(
-            self._remote(topic),
+            self._remote_topic(topic),
             partition,
             BYTES.as_optional,
             message.key(),
@@ -278,14 +279,15 @@ class MirrorSourceConnector(SourceConnector):
     # Offset syncs.
 
     def commit(self, offsets: Offsets) -> None:
-        """Write an offset sync for every partition that has come further.
+        """Write an offset sync for every partition whose offset has advanced.
 
-        No batch is under way now: what will be read next there will stand at the end of the partition here.
+        No batch is in flight now: the next record that is read from the source will be appended at the target's log
+        end.
         """
         if not self._config.boolean("emit.offset-syncs.enabled") or not self._config.boolean("enabled"):
             return
         reached = {place: offset_number(offsets.of(self._partition(*place)), "offset", -1) + 1 for place in self._next}
-        moved = {place: offset for place, offset in reached.items() if offset > self._synced.get(place, 0)}
+        moved = {place: offset for place, offset in reached.items() if offset > self._synced_offsets.get(place, 0)}
         if moved:
             # A sync that is missing makes a translated offset less exact, not wrong.
             with tolerating_outages(f"offset syncs of {self._clusters.source}"):
@@ -301,7 +303,7 @@ class MirrorSourceConnector(SourceConnector):
             sync = OffsetSync(*place, upstream, ends[place])
             self._outbox.send(topic, sync.key(), sync.value())
         self._outbox.flush()
-        self._synced |= moved
+        self._synced_offsets |= moved
 
     def _open_outbox(self, topic: str) -> None:
         clusters = self._clusters
@@ -315,10 +317,10 @@ class MirrorSourceConnector(SourceConnector):
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(self._remote(topic), number): latest for topic, number in places}
+        asked = {TopicPartition(self._remote_topic(topic), number): latest for topic, number in places}
         futures = self._clusters.admin("target").list_offsets(asked)
         ends = {(one.topic, one.partition): future.result(TIMEOUT_S).offset for one, future in futures.items()}
-        return {place: ends[self._remote(place[0]), place[1]] for place in places}
+        return {place: ends[self._remote_topic(place[0]), place[1]] for place in places}
 
 
 def _headers(message: Message) -> tuple[Header, ...]:

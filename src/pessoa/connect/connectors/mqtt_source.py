@@ -102,7 +102,7 @@ class MqttSourceConnector(SourceConnector):
         self._config = config
         self._queue: queue.Queue[MQTTMessage] = queue.Queue(QUEUE_SIZE)
         # What was given and is not acknowledged.
-        self._given: list[MQTTMessage] = []
+        self._unacknowledged_messages: list[MQTTMessage] = []
         self._client: Client | None = None
         self._is_stopped = threading.Event()
         self._has_connected = threading.Event()
@@ -128,7 +128,7 @@ class MqttSourceConnector(SourceConnector):
         client.reconnect_delay_set(1, 30)
         client.on_connect = self._subscribe
         client.on_disconnect = self._note_loss
-        client.on_message = self._take
+        client.on_message = self._queue_message
         assert parts.hostname is not None
         port = parts.port or SCHEMES[parts.scheme]
         client.connect_async(parts.hostname, port, config.integer("mqtt.keepalive.interval.seconds"))
@@ -153,7 +153,7 @@ class MqttSourceConnector(SourceConnector):
         if not self._is_stopped.is_set():
             log.warning("the connection to %s is gone: %s", self._config["mqtt.server.uri"], reason)
 
-    def _take(self, _: Client, __: object, message: MQTTMessage) -> None:
+    def _queue_message(self, _: Client, __: object, message: MQTTMessage) -> None:
         while not self._is_stopped.is_set():
             try:
                 self._queue.put(message, timeout=0.2)
@@ -175,7 +175,7 @@ class MqttSourceConnector(SourceConnector):
                 found.append(self._queue.get_nowait())
         except queue.Empty:
             pass
-        self._given += found
+        self._unacknowledged_messages += found
         return [self._record(each) for each in found]
 
     def _check_patience(self) -> None:
@@ -199,10 +199,10 @@ class MqttSourceConnector(SourceConnector):
     def commit(self, offsets: Offsets) -> None:
         """Acknowledge all delivered messages to the MQTT server; no batch is in flight now."""
         if self._client is not None:
-            for each in self._given:
+            for each in self._unacknowledged_messages:
                 if each.qos:
                     self._client.ack(each.mid, each.qos)
-        self._given.clear()
+        self._unacknowledged_messages.clear()
 
     def stop(self) -> None:
         self._is_stopped.set()

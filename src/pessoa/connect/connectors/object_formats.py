@@ -26,7 +26,7 @@ class Format(ABC):
 
     @abstractmethod
     def encode(self, records: Sequence[Record]) -> bytes:
-        """Return the file; DataFailure if one of the records cannot be written."""
+        """Return the contents of the file; DataFailure if one of the records cannot be written."""
 
 
 class JsonFormat(Format):
@@ -47,10 +47,10 @@ class ByteArrayFormat(Format):
     may_be_compressed = True
 
     def encode(self, records: Sequence[Record]) -> bytes:
-        return b"".join(_raw(each) + b"\n" for each in records)
+        return b"".join(_raw_bytes(each) + b"\n" for each in records)
 
 
-def _raw(record: Record) -> bytes:
+def _raw_bytes(record: Record) -> bytes:
     if isinstance(record.value, bytes):
         return record.value
     return java_text(record.value_schema, record.value).encode()

@@ -28,7 +28,8 @@ class Partitioner(ABC):
 
     @abstractmethod
     def folder(self, record: Record) -> str:
-        """Return a folder, or several with slashes; DataFailure if the record has not what names it."""
+        """Return the record's folder, with slashes if nested; DataFailure if the record lacks the field that names
+        it."""
 
 
 class DefaultPartitioner(Partitioner):

@@ -147,7 +147,7 @@ class _ObjectSink(SinkConnector):
 
 
 class FileSystemSinkConnector(_ObjectSink):
-    """Files below a folder of this machine, or of one that all executors see."""
+    """A sink that writes files below a folder of this machine, or of a file system that all executors see."""
 
     NAMES = ("pessoa.connect.connectors.FileSystemSinkConnector",)
     CONFIG = Table(key("store.url", STRING, REQUIRED, HIGH, "The folder.", group="Storage"), storage_keys())
@@ -166,13 +166,13 @@ class FileSystemSinkConnector(_ObjectSink):
 
 
 class S3Client(Protocol):
-    """The one request that is made of boto3's client."""
+    """The only method of boto3's client that is used."""
 
     def put_object(self, *, Bucket: str, Key: str, Body: bytes) -> object: ...  # noqa: N803
 
 
 class S3SinkConnector(_ObjectSink):
-    """Objects of an S3 bucket, by boto3 (`pip install boto3`)."""
+    """A sink that writes objects to an S3 bucket, by boto3 (`pip install boto3`)."""
 
     NAMES = ("io.confluent.connect.s3.S3SinkConnector",)
     CONFIG = Table(

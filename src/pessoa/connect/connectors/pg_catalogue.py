@@ -54,7 +54,7 @@ class Slot:
 
 
 class Catalogue:
-    """A connection for questions, each in a transaction of its own."""
+    """A connection that queries PostgreSQL's catalogue, each query in a transaction of its own."""
 
     def __init__(self, parameters: Mapping[str, str]) -> None:
         self._connection = connect(parameters, autocommit=True)
@@ -108,7 +108,7 @@ class Catalogue:
         ]
 
     def columns(self, relation_id: int) -> list[CatalogueColumn]:
-        """Return the columns of a table; none if it is gone."""
+        """Return the columns of a table; an empty list if the table no longer exists."""
         return [
             CatalogueColumn(
                 RelationColumn(str(name), int(str(oid)), int(str(modifier)), position is not None),
@@ -168,7 +168,7 @@ class SnapshotReader:
         self.lsn = lsn_from_text(str(row[0]))
 
     def rows(self, table: TableToRead, behind: Sequence[str] | None) -> Iterator[tuple[str | None, ...]]:
-        """Return the rows of a table, behind this key if there is one."""
+        """Yield the rows of a table; only those with a greater key than `behind`, if it is given."""
         import psycopg
 
         if not table.columns:

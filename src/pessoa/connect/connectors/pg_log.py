@@ -105,7 +105,7 @@ class LogReader:
             self._confirmed_lsn, self._confirmed_at_s, self._wants_answer = safe, clock.monotonic(), False
 
     def confirm_quietly(self, safe_lsn: int) -> None:
-        """Confirm the safe LSN at the end; a server that is gone gets it after the next start."""
+        """Confirm the safe LSN before the connection is closed; if that fails, it is confirmed after the next start."""
         try:
             self.connection.confirm(max(self._received_lsn, safe_lsn), safe_lsn)
         except RetriableFailure as failure:

@@ -25,7 +25,7 @@ EPOCH_2000_US = 946_684_800_000_000
 
 
 class Unchanged(Enum):
-    """In place of a value that is stored apart and that an update did not touch."""
+    """Stands in place of a TOASTed value that an update did not change, and that the server therefore does not send."""
 
     UNCHANGED = "unchanged"
 
@@ -36,7 +36,7 @@ Cells = tuple[Cell, ...]
 
 
 class MalformedMessage(Exception):
-    """A message that is not as the protocol has it: another version, or a broken stream."""
+    """A message that does not follow the protocol: another version, or a broken stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one row. `old` of a delete, and of an update that changed the key or whose table is logged whole."""
+    """A change of one row. A delete has `old`, as has an update of the key or of a table with REPLICA IDENTITY FULL."""
 
     # c, u or d, as Debezium calls them.
     operation: str
@@ -143,7 +143,7 @@ class _Reader:
 
 
 def decode(data: bytes) -> Message:
-    """Return the message; MalformedMessage if it is none."""
+    """Return the decoded message; MalformedMessage if the bytes are not one."""
     if not data:
         raise MalformedMessage("an empty message")
     try:
@@ -214,7 +214,7 @@ def _update(reader: _Reader) -> Change:
 
 
 def lsn_text(lsn: int) -> str:
-    """Return it as PostgreSQL writes it: `16/B374D848`."""
+    """Return the LSN as PostgreSQL writes it: `16/B374D848`."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFF_FFFF:X}"
 
 

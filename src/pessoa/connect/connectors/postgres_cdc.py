@@ -191,7 +191,7 @@ class PostgresConnector(SourceConnector):
             config.string("binary.handling.mode"), config.string("interval.handling.mode"),
         )  # fmt: skip
         # What was written down, and what was given by `poll`.
-        self._committed = self._given = dict(offsets.of({"server": self._server}))
+        self._committed_offset = self._polled_offset = dict(offsets.of({"server": self._server}))
         self._catalogue: Catalogue | None = None
         self._snapshot: SnapshotEvents | None = None
         self._stream: LogReader | None = None
@@ -219,14 +219,14 @@ class PostgresConnector(SourceConnector):
         if records:
             offset = records[-1].source_offset
             assert offset is not None
-            self._given = dict(offset)
+            self._polled_offset = dict(offset)
         return records
 
     def commit(self, offsets: Offsets) -> None:
-        self._committed = dict(offsets.of({"server": self._server}))
+        self._committed_offset = dict(offsets.of({"server": self._server}))
 
     def stop(self) -> None:
-        if self._stream is not None and self._given == self._committed:
+        if self._stream is not None and self._polled_offset == self._committed_offset:
             self._stream.confirm_quietly(self._safe_lsn(self._stream))
         self._disconnect()
         if self._config.boolean("slot.drop.on.stop"):
@@ -272,8 +272,8 @@ class PostgresConnector(SourceConnector):
         config, mode = self._config, self._config.string("snapshot.mode")
         if catalogue.wal_level() != "logical":
             raise DatabaseFailure("the server has wal_level other than logical: set it in postgresql.conf and restart")
-        is_unfinished = "table" in self._given
-        has_begun = bool(self._given)
+        is_unfinished = "table" in self._polled_offset
+        has_begun = bool(self._polled_offset)
         if mode == "initial_only" and has_begun and not is_unfinished:
             return
         self._ensure_publication(catalogue)
@@ -297,12 +297,12 @@ class PostgresConnector(SourceConnector):
                 creator.close()
                 raise
             # With a new slot the old offset means nothing.
-            self._given, is_unfinished = {}, False
+            self._polled_offset, is_unfinished = {}, False
         try:
             if wants_snapshot:
                 reader = SnapshotReader(_parameters(config), snapshot_name)
                 tables = self._captured_tables(catalogue)
-                self._snapshot = SnapshotEvents(reader, tables, self._given if is_unfinished else {})
+                self._snapshot = SnapshotEvents(reader, tables, self._polled_offset if is_unfinished else {})
         finally:
             # The snapshot that it exported ends with it; the reader has it by now.
             if creator is not None:
@@ -311,7 +311,7 @@ class PostgresConnector(SourceConnector):
             self._follow_log(catalogue)
 
     def _shown_offset(self) -> str:
-        return lsn_text(offset_number(self._given, "lsn")) if "lsn" in self._given else "the snapshot"
+        return lsn_text(offset_number(self._polled_offset, "lsn")) if "lsn" in self._polled_offset else "the snapshot"
 
     def _ensure_publication(self, catalogue: Catalogue) -> None:
         config = self._config
@@ -335,13 +335,13 @@ class PostgresConnector(SourceConnector):
         for relation in catalogue.tables():
             if self._filter.takes_table(relation.schema, relation.table):
                 known = catalogue.columns(relation.id)
-                table = self._captured(catalogue, relation, known, known)
+                table = self._make_captured_table(catalogue, relation, known, known)
                 keys = sorted((each.key_position, each.column.name) for each in known if each.key_position is not None)
                 names = [each.column.name for each in known]
                 found.append((table, TableToRead(relation.schema, relation.table, names, [name for _, name in keys])))
         return found
 
-    def _captured(
+    def _make_captured_table(
         self, catalogue: Catalogue, relation: Relation, cells: Iterable[CatalogueColumn], known: list[CatalogueColumn]
     ) -> CapturedTable:
         facts = {each.column.name: each for each in known}
@@ -372,8 +372,8 @@ class PostgresConnector(SourceConnector):
     def _follow_log(self, catalogue: Catalogue) -> None:
         config = self._config
         connection = ReplicationConnection(_parameters(config))
-        lsn = offset_number(self._given, "lsn") if "lsn" in self._given else 0
-        event = offset_number(self._given, "event") if "lsn" in self._given else 0
+        lsn = offset_number(self._polled_offset, "lsn") if "lsn" in self._polled_offset else 0
+        event = offset_number(self._polled_offset, "event") if "lsn" in self._polled_offset else 0
         try:
             connection.start(config.string("slot.name"), lsn, config.string("publication.name"))
         except BaseException:
@@ -385,7 +385,7 @@ class PostgresConnector(SourceConnector):
         if not self._filter.takes_table(relation.schema, relation.table):
             return None
         cells = [CatalogueColumn(each, True, None) for each in relation.columns]
-        return self._captured(catalogue, relation, cells, catalogue.columns(relation.id))
+        return self._make_captured_table(catalogue, relation, cells, catalogue.columns(relation.id))
 
     def _poll_stream(self, stream: LogReader) -> list[Record]:
         config = self._config
@@ -398,16 +398,16 @@ class PostgresConnector(SourceConnector):
                     break
                 stream.connection.wait(WAIT_S)
                 has_waited = True
-        is_idle = not records and self._given == self._committed
+        is_idle = not records and self._polled_offset == self._committed_offset
         stream.maybe_confirm(
-            self._safe_lsn(stream) if is_idle else offset_number(self._committed, "lsn"),
+            self._safe_lsn(stream) if is_idle else offset_number(self._committed_offset, "lsn"),
             config.integer("status.update.interval.ms") / 1000,
         )
         return records or (self._heartbeat(stream) if is_idle else [])
 
     def _safe_lsn(self, stream: LogReader) -> int:
         """Return the LSN up to which the WAL may be dropped once all delivered records are written."""
-        return max(stream.clear_lsn, offset_number(self._committed, "lsn"))
+        return max(stream.clear_lsn, offset_number(self._committed_offset, "lsn"))
 
     def _heartbeat(self, stream: LogReader) -> list[Record]:
         interval_ms = self._config.integer("heartbeat.interval.ms")

@@ -44,7 +44,7 @@ _LOGICAL = {DECIMAL: "double", DATE: "date", TIMESTAMP: "date", TIME: "date"}
 
 @dataclass(frozen=True, slots=True)
 class DocumentRules:
-    """What a configuration says about documents."""
+    """How records become documents, from the configuration."""
 
     ignores_keys: bool = False
     upserts: bool = False
@@ -97,7 +97,7 @@ def _object(schema: Schema | None, value: Mapping[object, ConnectValue], rules: 
 
 
 def id_of(record: Record, rules: DocumentRules) -> str:
-    """Return the id of a record's document; DataFailure if its key can be none."""
+    """Return the id of a record's document; DataFailure if the record's key cannot be an id."""
     if rules.ignores_keys:
         return f"{record.topic}+{record.partition}+{record.offset}"
     key = record.key
@@ -112,7 +112,7 @@ def id_of(record: Record, rules: DocumentRules) -> str:
 
 
 def lines_of(record: Record, index: str, rules: DocumentRules) -> bytes:
-    """Return what a bulk request has for a record. DataFailure if it can be no document."""
+    """Return a record's lines in a bulk request. DataFailure if the record cannot become a document."""
     where: JsonObject = {"_index": index, "_id": id_of(record, rules)}
     is_versioned = (
         not rules.ignores_keys and not rules.is_data_stream and not rules.upserts and record.offset is not None

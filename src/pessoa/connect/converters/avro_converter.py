@@ -193,7 +193,7 @@ def _json_default(value: ConnectValue) -> JsonValue:
 
 
 def to_fastavro(schema: Schema | None, value: ConnectValue) -> ConnectValue:
-    """Return the value as fastavro wants it: maps with other keys than strings as entries."""
+    """Return the value as fastavro encodes it: a map whose keys are not strings becomes a list of entries."""
     if schema is None or value is None:
         return value
     if schema.type is Type.STRUCT and isinstance(value, dict):
@@ -231,7 +231,7 @@ def connect_schema(avro: AvroType, pending: tuple[str, ...] = ()) -> Schema:
             tree = {"type": "enum", "name": avro.name, "symbols": list(avro.symbols)}
             return Schema(Type.STRING, name=_ENUM, parameters={"avro": json.dumps(tree)})
         case Fixed():
-            return _logical(avro.properties, Schema(Type.BYTES, name=avro.name))
+            return _with_logical_type(avro.properties, Schema(Type.BYTES, name=avro.name))
         case Array():
             items = connect_schema(avro.items, pending)
             if items.name is not None and items.name.endswith("MapEntry"):
@@ -244,10 +244,10 @@ def connect_schema(avro: AvroType, pending: tuple[str, ...] = ()) -> Schema:
         case Primitive():
             if avro.kind == "null":
                 return Schema(Type.STRING, optional=True)
-            return _with_connect_facts(_logical(avro.properties, Schema(_FROM_AVRO[avro.kind])), avro)
+            return _with_connect_facts(_with_logical_type(avro.properties, Schema(_FROM_AVRO[avro.kind])), avro)
 
 
-def _logical(properties: JsonObject, schema: Schema) -> Schema:
+def _with_logical_type(properties: JsonObject, schema: Schema) -> Schema:
     kind = properties.get("logicalType")
     if kind == "decimal" and schema.type is Type.BYTES:
         precision, scale = properties.get("precision"), properties.get("scale", 0)
@@ -292,7 +292,7 @@ def _branch_name(avro: AvroType) -> str:
 
 
 def _from_fastavro(schema: Schema, value: object) -> ConnectValue:
-    """Return what fastavro has decoded as a value of Connect."""
+    """Return Connect's value for a value that fastavro has decoded."""
     if schema.name == _UNION and value is not None:
         return {each.name: connect_value(value) if _is_branch(each, value) else None for each in schema.fields}
     match value:

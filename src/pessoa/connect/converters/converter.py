@@ -31,7 +31,7 @@ class Converter(ABC):
 
     @abstractmethod
     def from_bytes(self, topic: str, data: bytes | None) -> tuple[Schema | None, ConnectValue]:
-        """Return schema and value; DataFailure if the bytes are none of this converter's."""
+        """Return schema and value; DataFailure if the bytes are not in this converter's format."""
 
     def close(self) -> None:  # noqa: B027
         """Close what `configure` has opened."""

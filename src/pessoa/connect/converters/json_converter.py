@@ -64,7 +64,7 @@ class JsonConverter(Converter):
         self._is_numeric = config.string("decimal.format").upper() == "NUMERIC"
         self._replace_null = config.boolean("replace.null.with.default")
         content = config.optional_string("schema.content")
-        self._fixed = schema_from_json(_parse(content)) if content else None
+        self._fixed_schema = schema_from_json(_parse(content)) if content else None
         self._texts: dict[Schema, str] = {}
         self._schemas: dict[str, Schema | None] = {}
         # What was seen last, since record after record has the same schema.
@@ -104,7 +104,7 @@ class JsonConverter(Converter):
         return known
 
     def to_json(self, schema: Schema | None, value: ConnectValue) -> Any:
-        """Return the value as JSON; with `decimal.format=NUMERIC` a decimal in it stays one, for the encoder."""
+        """Return the value as JSON; with `decimal.format=NUMERIC` a Decimal stays a Decimal, for the encoder."""
         if value is None:
             if schema is None:
                 return None
@@ -119,15 +119,15 @@ class JsonConverter(Converter):
             return value if self._is_numeric else base64.b64encode(decimal_to_bytes(value, scale_of(schema))).decode()
         value = to_plain(schema, value)
         try:
-            return self._plain(schema, value)
+            return self._to_json_by_type(schema, value)
         except TypeError:
             kind = type(value).__name__
             raise DataFailure(
                 f"Conversion error: a value of type {kind} where the schema demands {schema.type}"
             ) from None
 
-    def _plain(self, schema: Schema, value: ConnectValue) -> object:
-        """Raise TypeError if the value is of another type than the schema's."""
+    def _to_json_by_type(self, schema: Schema, value: ConnectValue) -> object:
+        """Return the JSON of a value that is not logical; TypeError if it is of another type than the schema's."""
         match schema.type:
             case Type.BYTES if isinstance(value, Binary):
                 return base64.b64encode(value).decode()
@@ -181,9 +181,9 @@ class JsonConverter(Converter):
                 return schema, self.from_json(schema, payload)
         tree = _parse(data)
         if not self._with_schemas:
-            return self._fixed, self.from_json(self._fixed, tree)
-        if self._fixed is not None:
-            return self._fixed, self.from_json(self._fixed, tree)
+            return self._fixed_schema, self.from_json(self._fixed_schema, tree)
+        if self._fixed_schema is not None:
+            return self._fixed_schema, self.from_json(self._fixed_schema, tree)
         if not isinstance(tree, dict) or len(tree) != 2 or "schema" not in tree or "payload" not in tree:
             raise DataFailure(
                 'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain '
@@ -234,34 +234,34 @@ class JsonConverter(Converter):
             case Type.BYTES:
                 if schema.name == DECIMAL and isinstance(tree, int | float):
                     return Decimal(str(tree))
-                return from_plain(schema, base64.b64decode(_of(tree, str), validate=True))
+                return from_plain(schema, base64.b64decode(_expect_type(tree, str), validate=True))
             case Type.ARRAY:
-                return [self.from_json(schema.values, one) for one in _of(tree, list)]
+                return [self.from_json(schema.values, one) for one in _expect_type(tree, list)]
             case Type.STRUCT:
-                fields = _of(tree, dict)
+                fields = _expect_type(tree, dict)
                 return {each.name: self.from_json(each.schema, fields.get(each.name)) for each in schema.fields}
             case Type.MAP:
                 if isinstance(tree, dict):
                     return {name: self.from_json(schema.values, one) for name, one in tree.items()}
-                pairs = map(_pair, _of(tree, list))
+                pairs = map(_pair, _expect_type(tree, list))
                 return {self.from_json(schema.keys, name): self.from_json(schema.values, one) for name, one in pairs}
             case Type.STRING:
-                return _of(tree, str)
+                return _expect_type(tree, str)
             case Type.BOOLEAN:
-                return _of(tree, bool)
+                return _expect_type(tree, bool)
             case Type.FLOAT32 | Type.FLOAT64:
                 return float(_number(tree))
         return from_plain(schema, int(_number(tree)))
 
 
-def _of(value: ConnectValue, kind: type[T]) -> T:
+def _expect_type(value: ConnectValue, kind: type[T]) -> T:
     if not isinstance(value, kind):
         raise TypeError(f"not a {kind.__name__}")
     return value
 
 
 def _number(value: ConnectValue) -> float | str:
-    """Return what `int` and `float` take: also a number that is written as a string."""
+    """Return the value if `int` and `float` accept its type, text included; else raise TypeError."""
     if not isinstance(value, int | float | str):
         raise TypeError(f"not a number, but {type(value).__name__}")
     return value
@@ -269,7 +269,7 @@ def _number(value: ConnectValue) -> float | str:
 
 def _pair(entry: ConnectValue) -> tuple[ConnectValue, ConnectValue]:
     """Return key and value of an entry of a map whose keys are no strings."""
-    key, value = _of(entry, list)
+    key, value = _expect_type(entry, list)
     return key, value
 
 

@@ -78,7 +78,7 @@ def json_tree(schema: Schema, index: int | None = None) -> dict[str, object]:
 
 
 def connect_schema(tree: JsonValue, root: JsonValue, references: Mapping[str, str]) -> Schema | None:
-    """Return Connect's schema for a JSON Schema; None where that says nothing that Connect could use."""
+    """Return Connect's schema for a JSON Schema; None if Connect has no type for it."""
     if not isinstance(tree, dict):
         return None
     reference = tree.get("$ref")
@@ -105,7 +105,8 @@ def connect_schema(tree: JsonValue, root: JsonValue, references: Mapping[str, st
 
 
 def _bare_schema(tree: JsonObject, root: JsonValue, references: Mapping[str, str]) -> Schema | None:
-    """Return the schema by type alone."""
+    """Return Connect's schema for the `type` alone, without title, default and so on; None if Connect has no type
+    for it."""
     kind = tree.get("type")
     if kind == "array":
         items = connect_schema(tree.get("items"), root, references)
@@ -118,8 +119,8 @@ def _bare_schema(tree: JsonObject, root: JsonValue, references: Mapping[str, str
         return None if values is None else Schema(Type.MAP, keys=Schema(Type.STRING), values=values)
     if not isinstance(kind, str) or kind not in _FROM_JSON:
         return None
-    told = tree.get("connect.type")
-    return Schema(Type(told) if told in _TYPES else _FROM_JSON[kind])
+    connect_type = tree.get("connect.type")
+    return Schema(Type(connect_type) if connect_type in _TYPES else _FROM_JSON[kind])
 
 
 def _struct(

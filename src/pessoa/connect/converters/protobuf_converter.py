@@ -149,22 +149,22 @@ def _identifier(name: str) -> str:
 
 
 def _row(schema: Schema, value: ConnectValue) -> Struct:
-    """Return the fields of the message, by its names; what the schema does not have is left out."""
+    """Return the message's fields by their Protobuf names; fields that the schema lacks are left out."""
     if not isinstance(value, dict):
         raise TypeError(f"a message is made of a struct, and not of {type(value).__name__}")
-    return {_identifier(each.name): _plain(each.schema, value.get(each.name)) for each in schema.fields}
+    return {_identifier(each.name): _to_message_value(each.schema, value.get(each.name)) for each in schema.fields}
 
 
-def _plain(schema: Schema, value: ConnectValue) -> ConnectValue:
+def _to_message_value(schema: Schema, value: ConnectValue) -> ConnectValue:
     if value is None or schema.name == TIMESTAMP:
         return value
     inner = schema.values
     if schema.type is Type.STRUCT:
         return _row(schema, value)
     if schema.type is Type.ARRAY and inner is not None and isinstance(value, list | tuple):
-        return [_plain(inner, one) for one in value]
+        return [_to_message_value(inner, one) for one in value]
     if schema.type is Type.MAP and inner is not None and isinstance(value, dict):
-        return {key: _plain(inner, one) for key, one in value.items()}
+        return {key: _to_message_value(inner, one) for key, one in value.items()}
     return str(value) if isinstance(value, Decimal) else to_plain(schema, value)
 
 
@@ -186,15 +186,15 @@ def _schema_of(descriptor: Descriptor, pending: tuple[str, ...]) -> Schema:
 def _field_schema(each: FieldDescriptor, pending: tuple[str, ...]) -> Schema:
     message = each.message_type
     if message is not None and is_map(each):
-        keys = _bare(message.fields_by_name["key"], pending)
-        return Schema(Type.MAP, keys=keys, values=_bare(message.fields_by_name["value"], pending))
-    schema = _bare(each, pending)
+        keys = _single_value_schema(message.fields_by_name["key"], pending)
+        return Schema(Type.MAP, keys=keys, values=_single_value_schema(message.fields_by_name["value"], pending))
+    schema = _single_value_schema(each, pending)
     if each.is_repeated:
         return Schema(Type.ARRAY, values=schema)
     return schema.as_optional if each.has_presence else schema
 
 
-def _bare(each: FieldDescriptor, pending: tuple[str, ...]) -> Schema:
+def _single_value_schema(each: FieldDescriptor, pending: tuple[str, ...]) -> Schema:
     if each.message_type is not None:
         if each.message_type.full_name == MOMENT:
             return TIMESTAMP_SCHEMA

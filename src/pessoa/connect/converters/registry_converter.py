@@ -63,7 +63,7 @@ def registry_keys() -> Table:
 
 
 class RegistryConverter(Converter):
-    """What the three converters with a registry share: the frame, the subject, and codecs by schema id."""
+    """The common part of the three converters with a registry: the frame, the subject, and codecs by schema id."""
 
     CONFIG = registry_keys()
     SCHEMA_TYPE = ""
@@ -86,11 +86,11 @@ class RegistryConverter(Converter):
 
     @abstractmethod
     def writer(self, text: str, schema: Schema | None) -> Writer:
-        """Return what makes payloads of values, by this schema."""
+        """Return the function that encodes values by this schema."""
 
     @abstractmethod
     def reader(self, stored: ResolvedSchema) -> tuple[Schema | None, Reader]:
-        """Return Connect's schema for a registered one, and what makes values of payloads."""
+        """Return Connect's schema for a registered schema, and the function that decodes payloads by it."""
 
     def name_of(self, schema: Schema | None) -> str:
         return (schema.name if schema is not None else None) or "ConnectDefault"
@@ -113,16 +113,16 @@ class RegistryConverter(Converter):
         text = self.schema_text_of(schema, value)
         subject = self._subject(topic, schema)
         if self._use_latest and not self._may_register:
-            stored = self._ask(resolved(by_version(subject)))
+            stored = self._ask_registry(resolved(by_version(subject)))
             return stored.id, self.writer(stored.text, schema)
         wanted = RegisteredSchema(text, schema_type=self.SCHEMA_TYPE)
         if self._may_register:
-            schema_id = self._ask(register(subject, wanted, is_final=True))
+            schema_id = self._ask_registry(register(subject, wanted, is_final=True))
         else:
-            schema_id = self._ask(look_up(subject, wanted, is_final=True)).id
+            schema_id = self._ask_registry(look_up(subject, wanted, is_final=True)).id
         return schema_id, self.writer(text, schema)
 
-    def _ask(self, question: Question[T]) -> T:
+    def _ask_registry(self, question: Question[T]) -> T:
         try:
             return self._client.ask(question)
         except RegistryRefused as refused:
@@ -147,7 +147,7 @@ class RegistryConverter(Converter):
                 raise DataFailure("schemas by guid are not looked up")
             known = self._readers.get(schema_id)
             if known is None:
-                stored = self._ask(resolved(by_id(schema_id)))
+                stored = self._ask_registry(resolved(by_id(schema_id)))
                 if stored.type != self.SCHEMA_TYPE:
                     raise DataFailure(f"schema {schema_id} is of type {stored.type}, and not {self.SCHEMA_TYPE}")
                 known = self._readers[schema_id] = self.reader(stored)

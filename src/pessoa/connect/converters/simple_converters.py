@@ -28,7 +28,7 @@ from pessoa.serde.schema_problems import DataProblem
 
 
 class StringConverter(Converter):
-    """Values as text, as Java's toString gives it."""
+    """Converts values to text, as Java's toString does."""
 
     CONFIG = Table(key("converter.encoding", STRING, "UTF-8", HIGH, "The name of the character set."))
 
@@ -58,7 +58,7 @@ class ByteArrayConverter(Converter):
 
 
 class NumberConverter(Converter):
-    """One of Kafka's own serialisers, by its name in `serde.primitive_codecs`."""
+    """Converts by one of Kafka's own serialisers, `KIND` in `serde.primitive_codecs`."""
 
     KIND: ClassVar[str] = ""
     SCHEMA: ClassVar[Schema]
@@ -106,7 +106,7 @@ class BooleanConverter(NumberConverter):
 
 
 class SimpleHeaderConverter(Converter):
-    """Headers as text; read back as the smallest type that the text could be of (`values.py`)."""
+    """Converts headers to text, and text to the smallest type that it could be of (`values.py`)."""
 
     def to_bytes(self, topic: str, schema: Schema | None, value: ConnectValue) -> bytes | None:
         text = to_text(schema, value)

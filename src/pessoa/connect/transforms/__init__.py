@@ -29,7 +29,7 @@ _WHOLE: tuple[type[Transform], ...] = (
 )  # fmt: skip
 
 
-def _sides(kind: type[Sided]) -> dict[str, type[Transform]]:
+def _key_and_value_classes(kind: type[Sided]) -> dict[str, type[Transform]]:
     return {
         f"{_PACKAGE}{kind.__name__}${side}": type(f"{kind.__name__}{side}", (kind,), {"IS_KEY": side == "Key"})
         for side in ("Key", "Value")
@@ -38,6 +38,6 @@ def _sides(kind: type[Sided]) -> dict[str, type[Transform]]:
 
 TRANSFORMS: dict[str, type[Transform]] = {
     **{_PACKAGE + kind.__name__: kind for kind in _WHOLE},
-    **{name: made for kind in _SIDED for name, made in _sides(kind).items()},
+    **{name: made for kind in _SIDED for name, made in _key_and_value_classes(kind).items()},
     "io.debezium.transforms.ExtractNewRecordState": ExtractNewRecordState,
 }

@@ -37,7 +37,7 @@ _BITS = {Type.INT8: 8, Type.INT16: 16, Type.INT32: 32, Type.INT64: 64}
 
 
 def _parse_spec(entries: tuple[str, ...]) -> tuple[dict[str, Type], Type | None]:
-    """Return the types by field, and the type of the whole."""
+    """Return the target types by field, and the target type of the whole key or value, or None."""
     fields: dict[str, Type] = {}
     whole: Type | None = None
     for entry in entries:
@@ -80,7 +80,7 @@ class Cast(Sided):
     )  # fmt: skip
 
     def configure(self, config: Config) -> None:
-        self._fields, self._whole = _parse_spec(config.entries("spec"))
+        self._fields, self._whole_type = _parse_spec(config.entries("spec"))
         self._replace_null = config.boolean("replace.null.with.default")
         self._schemas: dict[Schema, Schema] = {}
 
@@ -88,10 +88,10 @@ class Cast(Sided):
         schema, value = self.schema_of(record), self.value_of(record)
         if value is None and schema is None:
             return record
-        if self._whole is not None:
-            target = None if schema is None else _changed_schema(schema, self._whole)
+        if self._whole_type is not None:
+            target = None if schema is None else _changed_schema(schema, self._whole_type)
             plain = value if schema is None else with_default(schema, value, self._replace_null)
-            return self.changed(record, target, cast(plain, self._whole, schema))
+            return self.changed(record, target, cast(plain, self._whole_type, schema))
         if value is None:
             return record
         fields = self.fields_of(schema, value)
@@ -104,9 +104,9 @@ class Cast(Sided):
             one = with_default(each.schema, fields.get(each.name), self._replace_null)
             kind = self._fields.get(each.name)
             updated[each.name] = one if kind is None else cast(one, kind, each.schema)
-        return self.changed(record, self._updated(schema), updated)
+        return self.changed(record, self._cast_schema(schema), updated)
 
-    def _updated(self, schema: Schema) -> Schema:
+    def _cast_schema(self, schema: Schema) -> Schema:
         known = self._schemas.get(schema)
         if known is None:
             fields = (
@@ -125,7 +125,7 @@ def _changed_schema(schema: Schema, target: Type) -> Schema:
 
 
 def cast(value: ConnectValue, target: Type, schema: Schema | None = None) -> ConnectValue:
-    """Return the value as one of the target type; DataFailure where that makes no sense."""
+    """Return the value converted to the target type; DataFailure if it cannot be converted."""
     if value is None:
         return None
     if target is Type.STRING:

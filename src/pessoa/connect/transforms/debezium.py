@@ -50,8 +50,8 @@ class ExtractNewRecordState(Transform):
         if mode is None and (older is not None or drops is not None):
             mode = _OLDER[older or "drop", drops is not False]
         self._mode = mode or "tombstone"
-        self._fields = _named(config.entries("add.fields"), config.string("add.fields.prefix"))
-        self._headers = _named(config.entries("add.headers"), config.string("add.headers.prefix"))
+        self._fields = _new_names(config.entries("add.fields"), config.string("add.fields.prefix"))
+        self._headers = _new_names(config.entries("add.headers"), config.string("add.headers.prefix"))
         self._route = config.string("route.by.field")
 
     def apply(self, record: Record) -> Record | None:
@@ -64,7 +64,7 @@ class ExtractNewRecordState(Transform):
             return None
         headers = tuple(
             Header(name, schema or STRING_SCHEMA, value)
-            for name, (schema, value) in self._found(self._headers, record, event).items()
+            for name, (schema, value) in self._envelope_fields(self._headers, record, event).items()
         )
         record = record.but(headers=record.headers + headers)
         after = event["after"]
@@ -78,7 +78,7 @@ class ExtractNewRecordState(Transform):
 
     def _row(self, record: Record, event: Struct, row: ConnectValue, deleted: str) -> Record:
         assert row is None or isinstance(row, dict)
-        added = self._found(self._fields, record, event)
+        added = self._envelope_fields(self._fields, record, event)
         if self._mode.startswith("rewrite"):
             added[DELETED] = (STRING_SCHEMA.as_optional, deleted)
         topic = str((row or {}).get(self._route, record.topic)) if self._route else record.topic
@@ -90,7 +90,7 @@ class ExtractNewRecordState(Transform):
             schema = Schema(Type.STRUCT, name=inside.name, version=inside.version, fields=inside.fields + more)
         return record.but(topic=topic, value_schema=schema, value=value)
 
-    def _found(
+    def _envelope_fields(
         self, wanted: dict[str, str], record: Record, event: Struct
     ) -> dict[str, tuple[Schema | None, ConnectValue]]:
         """Return the envelope fields under their new names; a name without a dot is looked up in both structs."""
@@ -106,7 +106,7 @@ class ExtractNewRecordState(Transform):
         return found
 
 
-def _named(entries: tuple[str, ...], prefix: str) -> dict[str, str]:
+def _new_names(entries: tuple[str, ...], prefix: str) -> dict[str, str]:
     """Return the new name of each field: `source.ts_ms` becomes `__source_ts_ms`, `lsn:position` `__position`."""
     found = {}
     for each in entries:

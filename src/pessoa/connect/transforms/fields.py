@@ -134,9 +134,9 @@ class InsertField(Sided):
             found = look(record, schema is not None)
             if found is not None or schema is not None:
                 updated[spec.name] = found
-        return self.changed(record, None if schema is None else self._updated(schema), updated)
+        return self.changed(record, None if schema is None else self._schema_with_fields(schema), updated)
 
-    def _updated(self, schema: Schema) -> Schema:
+    def _schema_with_fields(self, schema: Schema) -> Schema:
         known = self._schemas.get(schema)
         if known is None:
             added = [Field(spec.name, replace(kind, optional=spec.is_optional)) for spec, kind, _ in self._specs]

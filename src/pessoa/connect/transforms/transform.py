@@ -26,7 +26,7 @@ class Transform(ABC):
 
     @abstractmethod
     def apply(self, record: Record) -> Record | None:
-        """Return the record as it goes on; None drops it."""
+        """Return the transformed record; None drops the record."""
 
     def close(self) -> None:  # noqa: B027
         """Close what `configure` has opened."""
