@@ -114,7 +114,7 @@ class Instance:
         """The topics whose whole name matches, as in Java."""
         found = _call(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
         self._looked_s = time.monotonic()
-        return sorted(name for name in found.topics if not is_internal(name) and pattern.is_all_of(name))
+        return sorted(name for name in found.topics if not is_internal(name) and pattern.matches_whole(name))
 
     def _follow_pattern(self) -> None:
         """Subscribe to what matches by now, if the last look was long ago."""

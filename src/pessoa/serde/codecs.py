@@ -23,10 +23,10 @@ PROTOBUF = "PROTOBUF"
 
 class Codec(Protocol):
     def from_json(self, value: JsonValue) -> bytes:
-        """The payload for a value; DataProblem if it does not fit."""
+        """Return the payload for a value; DataProblem if the value does not fit the schema."""
 
     def to_json(self, payload: bytes) -> JsonValue:
-        """The value of a payload; DataProblem if it is not one."""
+        """Return the value of a payload; DataProblem if the payload does not follow the schema."""
 
 
 class _Json:

@@ -33,7 +33,7 @@ _MAX_INDEXES = 1024
 
 
 class Frame(NamedTuple):
-    """Which schema a payload follows: by id or by guid."""
+    """A payload, and the id or GUID of the schema that it follows."""
 
     schema: int | UUID
     payload: bytes
@@ -69,7 +69,7 @@ def encode_message_indexes(indexes: tuple[int, ...]) -> bytes:
 
 
 def decode_message_indexes(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """The indexes at the start of a payload, and what follows them."""
+    """Return the message indexes at the start of a payload, and the bytes after them."""
     count, position = _read_varint(payload, 0)
     if count == 0:
         return (0,), payload[position:]

@@ -41,7 +41,7 @@ Tree = JsonObject | bool
 
 
 def parse_json(text: str) -> Tree:
-    """The text as a value, if it can be a schema at all."""
+    """Return the parsed text; SchemaProblem if it cannot be a JSON Schema."""
     try:
         tree = read_json(text)
     except ValueError as wrong:
@@ -67,7 +67,7 @@ def draft_of(tree: Tree) -> str:
 
 
 class JsonSchema:
-    """A schema with what it refers to, ready to validate."""
+    """A schema with the schemas that it refers to, ready to validate."""
 
     def __init__(self, tree: Tree, references: Mapping[str, Tree] | None = None) -> None:
         self.tree = tree
@@ -92,11 +92,12 @@ class JsonSchema:
         self._validator = bounded_validator(validator)(tree, registry=registry)
 
     def check_references(self) -> None:
-        """Every `$ref` leads somewhere, or SchemaProblem."""
+        """Raise SchemaProblem if a `$ref` cannot be resolved."""
         _check(self.tree, self._resolver, set())
 
     def validate(self, value: JsonValue, size: int) -> None:
-        """DataProblem if the value, of so many bytes, does not follow the schema, with the place."""
+        """Raise DataProblem, with the place, if the value does not follow the schema; `size` is the value's size in
+        bytes."""
         try:
             check(self._validator, value, size)
         except ValidationError as wrong:
@@ -108,7 +109,7 @@ class JsonSchema:
             raise DataProblem("nested too deeply") from None
 
     def encode(self, value: JsonValue) -> bytes:
-        """The value as UTF-8, once it is seen to be valid."""
+        """Return the value as JSON in UTF-8; DataProblem if the value is not valid."""
         try:
             data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         except RecursionError:

@@ -13,8 +13,9 @@ from pessoa.base.json_value import JsonValue
 
 
 def read_json(text: str) -> JsonValue:
-    """The value; ValueError, with a sentence, if the text is not JSON. RecursionError if it is nested too deeply."""
-    value: JsonValue = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    """Return the parsed value; ValueError, with a sentence, if the text is not JSON. RecursionError if it is nested
+    too deeply."""
+    value: JsonValue = json.loads(text, parse_constant=_refuse, parse_float=_parse_finite)
     return value
 
 
@@ -22,7 +23,7 @@ def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number")
 
 
-def _finite(digits: str) -> float:
+def _parse_finite(digits: str) -> float:
     number = float(digits)
     if not isfinite(number):
         raise ValueError(f"{digits} is larger than any number here can be")

@@ -41,7 +41,7 @@ _MAX_SENTENCE = 500
 
 
 class KeywordValidator(Protocol):
-    """The part of a `jsonschema` validator that the functions of keywords work with."""
+    """The part of a `jsonschema` validator that the keyword functions use."""
 
     _resolver: Resolver[Schema]
 
@@ -59,7 +59,7 @@ Check = Callable[[KeywordValidator, Any, JsonValue, ObjectSchema], Iterable[Vali
 
 
 class WorkBudget:
-    """What checking one value may cost."""
+    """The steps that are left for checking one value."""
 
     def __init__(self, size: int) -> None:
         self.left = STEPS + STEPS_PER_BYTE * size
@@ -77,31 +77,32 @@ def _spend(steps: int) -> None:
         raise DataProblem("nested too deeply")
 
 
-def is_in(pattern: str, text: str) -> bool:
-    """Whether a part of the text matches, paid for."""
+def is_found_in(pattern: str, text: str) -> bool:
+    """Whether a part of the text matches the pattern; the match is paid for out of the work budget."""
     try:
         found = compile_pattern(pattern)
         _spend(1 + found.work(text) // _WORK_PER_STEP)
-        return found.is_in(text)
+        return found.is_found_in(text)
     except BadPattern as wrong:
         raise DataProblem(f"a pattern of the schema cannot be checked: {wrong}") from None
 
 
 def check(validator: Validator, value: JsonValue, size: int) -> None:
-    """Raises ValidationError, or DataProblem if that is too much work for a value of so many bytes."""
+    """Raise ValidationError if the value is not valid, or DataProblem if checking takes too many steps for `size`
+    bytes."""
     _budget.set(WorkBudget(size))
     validator.validate(value)
 
 
 @cache
 def bounded_validator(draft: type[Validator]) -> type[Validator]:
-    """The validator of a draft, with keywords that pay."""
+    """Return the validator class of a draft whose keywords spend the work budget."""
     keywords = {**draft.VALIDATORS, **{name: own for name, own in _OWN.items() if name in draft.VALIDATORS}}
-    extended: type[Validator] = validators.extend(draft, {name: _metered(each) for name, each in keywords.items()})  # type: ignore[no-untyped-call]
+    extended: type[Validator] = validators.extend(draft, {name: _meter(each) for name, each in keywords.items()})  # type: ignore[no-untyped-call]
     return extended
 
 
-def _metered(keyword: Check) -> Check:
+def _meter(keyword: Check) -> Check:
     def check(
         validator: KeywordValidator, argument: JsonValue, instance: JsonValue, schema: ObjectSchema
     ) -> Iterator[ValidationError]:
@@ -122,7 +123,7 @@ def _metered(keyword: Check) -> Check:
 
 
 def _pattern(_: KeywordValidator, pattern: str, instance: JsonValue, __: ObjectSchema) -> Iterator[ValidationError]:
-    if isinstance(instance, str) and not is_in(pattern, instance):
+    if isinstance(instance, str) and not is_found_in(pattern, instance):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
@@ -132,7 +133,7 @@ def _pattern_properties(
     if isinstance(instance, dict):
         for pattern, subschema in patterns.items():
             for name, value in instance.items():
-                if is_in(pattern, name):
+                if is_found_in(pattern, name):
                     yield from validator.descend(value, subschema, path=name, schema_path=pattern)
 
 
@@ -144,7 +145,9 @@ def _additional_properties(
     declared = schema.get("properties", {})
     patterns = schema.get("patternProperties", {})
     extras = [
-        name for name in instance if name not in declared and not any(is_in(pattern, name) for pattern in patterns)
+        name
+        for name in instance
+        if name not in declared and not any(is_found_in(pattern, name) for pattern in patterns)
     ]
     if isinstance(rest, dict):
         for name in extras:
@@ -171,26 +174,27 @@ def _unevaluated_properties(
 def _evaluated_names(
     validator: KeywordValidator, instance: JsonObject, schema: Schema, *, is_outermost: bool = False
 ) -> set[str]:
-    """The names that a schema, or one that it applies in place, has something to say about."""
+    """Return the property names that the schema, or a schema that it applies in place, evaluates."""
     _spend(1)
     if not isinstance(schema, dict):
         return set()
     found: set[str] = set(schema.get("properties", {}).keys() & instance.keys())
     for pattern in schema.get("patternProperties", {}):
-        found.update(name for name in instance if is_in(pattern, name))
+        found.update(name for name in instance if is_found_in(pattern, name))
     if "additionalProperties" in schema or ("unevaluatedProperties" in schema and not is_outermost):
         # Either takes what is left over, and so everything.
         return set(instance)
-    for inner, subschema in _in_place(validator, instance, schema):
+    for inner, subschema in _schemas_in_place(validator, instance, schema):
         if _is_valid(inner.evolve(schema=subschema).iter_errors(instance)):
             found |= _evaluated_names(inner, instance, subschema)
     return found
 
 
-def _in_place(
+def _schemas_in_place(
     validator: KeywordValidator, instance: JsonObject, schema: ObjectSchema
 ) -> Iterator[tuple[KeywordValidator, Schema]]:
-    """The schemas that this one applies to the same value, each with the validator that knows its references."""
+    """Yield the schemas that this one applies to the same value, each with the validator that resolves its
+    references."""
     resolver = validator._resolver
     referred = [resolver.lookup(schema[keyword]) for keyword in ("$ref", "$dynamicRef") if keyword in schema]
     if "$recursiveRef" in schema:
@@ -213,17 +217,17 @@ def _in_place(
 def _unique_items(
     _: KeywordValidator, is_wanted: bool, instance: JsonValue, __: ObjectSchema
 ) -> Iterator[ValidationError]:
-    if is_wanted and isinstance(instance, list) and len({_frozen(each) for each in instance}) < len(instance):
+    if is_wanted and isinstance(instance, list) and len({_freeze(each) for each in instance}) < len(instance):
         yield ValidationError("an item stands in the array twice")
 
 
-def _frozen(value: JsonValue) -> Hashable:
-    """Something that can be hashed, and that is equal for equal values: 1 is 1.0, and neither is true."""
+def _freeze(value: JsonValue) -> Hashable:
+    """Return a hashable that is equal for equal JSON values: 1 equals 1.0, and neither equals true."""
     _spend(1)
     if isinstance(value, dict):
-        return frozenset((name, _frozen(each)) for name, each in value.items())
+        return frozenset((name, _freeze(each)) for name, each in value.items())
     if isinstance(value, list):
-        return tuple(_frozen(each) for each in value)
+        return tuple(_freeze(each) for each in value)
     return (bool, value) if isinstance(value, bool) else value
 
 

@@ -35,43 +35,43 @@ _REPEATED_GROUP = re.compile(r"\)[*+?{]")
 
 
 class BadPattern(Exception):
-    """An expression that cannot be matched here; the sentence says why."""
+    """An expression that is invalid, or cannot be matched in bounded time; the message says why."""
 
 
 class Pattern:
-    """A compiled expression; see `compiled`."""
+    """A compiled expression; see `compile_pattern`."""
 
     def __init__(self, text: str) -> None:
-        """Raises BadPattern."""
+        """Compile the expression. Raises BadPattern."""
         if len(text) > MAX_PATTERN:
             raise BadPattern(f"the expression has {len(text)} characters, of which {MAX_PATTERN} are possible")
         self.text = text
-        self._linear, trouble = _by_re2(text)
-        self._size: int = 1 if self._linear is None else self._linear.programsize
-        self._trying = None if self._linear is not None else _by_trying(text, trouble)
+        self._re2_program, trouble = _compile_by_re2(text)
+        self._size: int = 1 if self._re2_program is None else self._re2_program.programsize
+        self._python_program = None if self._re2_program is not None else _compile_by_re(text, trouble)
 
     def __repr__(self) -> str:
-        return f"<Pattern {self.text!r} by {'RE2' if self._linear is not None else 'trying'}>"
+        return f"<Pattern {self.text!r} by {'RE2' if self._re2_program is not None else 'trying'}>"
 
     def work(self, text: str) -> int:
-        """How much it can cost to match this text, in steps of some nanoseconds."""
+        """Return the most that matching this text can cost, in steps of some nanoseconds."""
         return len(text) * self._size
 
-    def is_in(self, text: str) -> bool:
-        """Whether some part of the text matches; BadPattern if it would take too long to tell."""
+    def is_found_in(self, text: str) -> bool:
+        """Whether some part of the text matches; BadPattern if matching could take too long."""
         return self._matcher(text).search(text) is not None
 
-    def is_all_of(self, text: str) -> bool:
+    def matches_whole(self, text: str) -> bool:
         """Whether the text as a whole matches."""
         return self._matcher(text).fullmatch(text) is not None
 
     def _matcher(self, text: str) -> LinearRegex | re.Pattern[str]:
-        if self._linear is not None:
+        if self._re2_program is not None:
             if self.work(text) > MAX_WORK:
                 raise BadPattern(f"a text of {len(text)} characters is too long for the expression {self.text!r}")
-            return self._linear
-        assert self._trying is not None
-        matcher, repetition_count, alternative_count = self._trying
+            return self._re2_program
+        assert self._python_program is not None
+        matcher, repetition_count, alternative_count = self._python_program
         power = repetition_count + 1
         if len(text) ** power / factorial(power) * 2**alternative_count > _MAX_STEPS:
             raise BadPattern(f"to match {len(text)} characters with {self.text!r} could take too long")
@@ -83,8 +83,8 @@ def compile_pattern(text: str) -> Pattern:
     return Pattern(text)
 
 
-def _by_re2(text: str) -> tuple[LinearRegex | None, str]:
-    """RE2's program, or why there is none."""
+def _compile_by_re2(text: str) -> tuple[LinearRegex | None, str]:
+    """Return RE2's program and "", or None and why RE2 does not compile the text."""
     try:
         return linear_regex(_ESCAPED_CHARACTER.sub(r"\1\\x{\2}", text), _MEMORY_BYTES), ""
     except InvalidRegex as wrong:
@@ -93,8 +93,8 @@ def _by_re2(text: str) -> tuple[LinearRegex | None, str]:
         raise BadPattern("half of a character stands in the expression") from None
 
 
-def _by_trying(text: str, trouble: str) -> tuple[re.Pattern[str], int, int]:
-    """Python's program, and how many repetitions and alternatives are in it."""
+def _compile_by_re(text: str, trouble: str) -> tuple[re.Pattern[str], int, int]:
+    """Return Python's backtracking program, and the counts of repetitions and alternatives in it."""
     try:
         found = re.compile(text)
     except (re.error, OverflowError, RecursionError):

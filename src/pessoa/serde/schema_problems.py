@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class SchemaProblem(ValueError):
-    """A schema that does not parse, or that refers to what is not there. Says where, if that is known."""
+    """A schema that does not parse, or has a reference that does not exist. The message has line and column if
+    known."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message if line is None else f"line {line}, column {column}: {message}")
@@ -13,4 +14,4 @@ class SchemaProblem(ValueError):
 
 
 class DataProblem(ValueError):
-    """Bytes that are not what they should be, or a value that does not fit its schema."""
+    """Bytes that do not follow their format, or a value that does not fit its schema."""

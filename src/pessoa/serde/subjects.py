@@ -31,7 +31,7 @@ class Subject(NamedTuple):
 
 
 def parse_subject(text: str) -> Subject:
-    """`:.ctx:name` taken apart. What only looks like a context is part of the name."""
+    """Return the context and name of `:.ctx:name`. A prefix that is no valid context is part of the name."""
     if text.startswith(":"):
         context, colon, name = text[1:].partition(":")
         if colon and (context.startswith(".") or context == WILDCARD):

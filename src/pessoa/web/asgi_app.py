@@ -71,7 +71,7 @@ _NO_QUERY = QueryParams()
 
 
 @asynccontextmanager
-async def _nothing() -> AsyncIterator[None]:
+async def _no_lifespan() -> AsyncIterator[None]:
     yield
 
 
@@ -126,7 +126,7 @@ class App:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Run the service's lifespan around the time in which it serves."""
+        """Start the authenticator and enter the service's lifespan; leave both when the service stops."""
         if self._auth is not None:
             await self._auth.start()
         try:
@@ -189,9 +189,9 @@ class App:
                 raise plain_problem(406)
             scope[MEDIA_TYPE_KEY] = chosen
         if _has_body(scope, headers) and scope["method"] not in ("GET", "HEAD", "DELETE"):
-            taken = self._consumes if endpoint.consumes is None else endpoint.consumes
+            accepted = self._consumes if endpoint.consumes is None else endpoint.consumes
             given = _text(headers.get(b"content-type"))
-            if not consumes(given, taken):
+            if not consumes(given, accepted):
                 raise plain_problem(415)
             scope[CONTENT_TYPE_KEY] = given
 
@@ -252,13 +252,14 @@ def make_app(
     auth: Authenticator | None = None,
     body_limit: int = DEFAULT_BODY_LIMIT,
     body_timeout_s: float = BODY_TIMEOUT_S,
-    lifespan: Lifespan = _nothing,
+    lifespan: Lifespan = _no_lifespan,
     health: Health = _always_well,
     health_body: HealthBody = _health_body,
     takes_http2: bool = False,
 ) -> App:
-    """A service out of its table. `lifespan` surrounds the time in which it serves; `health` says what is wrong.
-    `takes_http2`: callers may speak HTTP/2 as well (http2.py), for which the library h2 must be installed."""
+    """Return the app of a service from its table of endpoints. `lifespan` is entered before the service serves and
+    left after it; `health` returns what is wrong. `takes_http2`: callers may also use HTTP/2 (http2.py), for which
+    the library h2 must be installed."""
     return App(
         name,
         tuple(endpoints),
@@ -281,7 +282,7 @@ def media_type(request: Request) -> str:
 
 
 def content_type(request: Request) -> str:
-    """The type of the body, without parameters; empty where none is named or there is no body."""
+    """Return the media type of the body, without parameters; empty if none is named or there is no body."""
     return essence(request.scope.get(CONTENT_TYPE_KEY) or "")
 
 

@@ -68,8 +68,8 @@ class HttpCaller:
 
 class Authenticator(Protocol):
     async def caller_of(self, header: str | None) -> HttpCaller:
-        """The caller that an Authorization header proves. Raises an `HttpProblem`: 401 without proof, 403 if the caller
-        is known and may not come in, 429 or 503 if that cannot be found out in this moment."""
+        """Return the caller that an Authorization header proves. Raises an `HttpProblem`: 401 without proof, 403 if
+        the caller is known and not allowed, 429 or 503 if that cannot be checked at the moment."""
 
     async def start(self) -> None:
         """Prepare; called before the service takes requests."""
@@ -105,7 +105,8 @@ class BasicAuth:
         return f"<BasicAuth {len(self._users)} users>"
 
     async def caller_of(self, header: str | None) -> HttpCaller:
-        """The user in this Authorization header; 401 for an unknown one, 403 for one without a role."""
+        """Return the user in this Authorization header; 401 for an unknown user or wrong password, 403 for a user
+        without a role."""
         credentials = basic_credentials(header)
         if credentials is None:
             raise HttpProblem(401, "Unauthorized", headers=self._challenge)
@@ -138,39 +139,41 @@ class BearerAuth:
     ) -> None:
         self._verifier = verifier
         self._now_ms = now_ms
-        self._also = also
-        self._own = f'Bearer realm="{realm}"'
-        self._challenge = self._own if also is None else f'Basic realm="{realm}", {self._own}'
+        self._password_auth = also
+        self._bearer_challenge = f'Bearer realm="{realm}"'
+        self._challenge = self._bearer_challenge if also is None else f'Basic realm="{realm}", {self._bearer_challenge}'
         self._roles = frozenset(roles) - {"*", ""}
 
     def __repr__(self) -> str:
-        return f"<BearerAuth {self._verifier!r}, {self._also!r}>"
+        return f"<BearerAuth {self._verifier!r}, {self._password_auth!r}>"
 
     async def caller_of(self, header: str | None) -> HttpCaller:
         scheme, _, token = (header or "").partition(" ")
-        if scheme.lower() == "basic" and self._also is not None:
-            return await self._also.caller_of(header)
+        if scheme.lower() == "basic" and self._password_auth is not None:
+            return await self._password_auth.caller_of(header)
         if scheme.lower() != "bearer":
             raise _unauthorized(self._challenge)
         try:
             valid = self._verifier.verify(token.strip(), self._now_ms())
         except BadToken as bad:
             # RFC 6750 section 3; the sentence repeats nothing of the token.
-            told = str(bad).replace('"', "'")
-            raise _unauthorized(f'{self._own}, error="invalid_token", error_description="{told}"') from None
+            description = str(bad).replace('"', "'")
+            raise _unauthorized(
+                f'{self._bearer_challenge}, error="invalid_token", error_description="{description}"'
+            ) from None
         if self._roles and not valid.scopes & self._roles:
             raise HttpProblem(403, "Forbidden")
         return HttpCaller(valid.subject, BearerCredentials(token.strip(), valid.expires_at_ms))
 
     async def start(self) -> None:
         await self._verifier.start()
-        if self._also is not None:
-            await self._also.start()
+        if self._password_auth is not None:
+            await self._password_auth.start()
 
     def close(self) -> None:
         self._verifier.close()
-        if self._also is not None:
-            self._also.close()
+        if self._password_auth is not None:
+            self._password_auth.close()
 
 
 def _unauthorized(challenge: str) -> HttpProblem:
@@ -196,7 +199,7 @@ def parse_users(text: str) -> dict[str, User]:
 
 
 def basic_credentials(header: str | None) -> tuple[str, str] | None:
-    """Name and password of an Authorization header with HTTP Basic, None for any other."""
+    """Return name and password of an Authorization header with HTTP Basic, None for any other."""
     scheme, _, encoded = (header or "").partition(" ")
     if scheme.lower() != "basic":
         return None

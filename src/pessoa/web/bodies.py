@@ -36,7 +36,7 @@ _WITHOUT_END = BodyLimit(1 << 62, float("inf"))
 
 
 async def read_body(request: Request, limit: BodyLimit | None = None) -> bytes:
-    """The whole body, or 413, or 408. The limit is that of the service, unless one is given."""
+    """Return the whole body; 413 if it is too large, 408 if it is too slow. The default limit is the service's."""
     limit = limit or request.scope.get(LIMIT_KEY, _WITHOUT_END)
     exchange = request.scope.get(EXCHANGE_KEY)
     if exchange is not None and exchange.is_complete:
@@ -71,7 +71,7 @@ async def _read_slowly(request: Request, limit: BodyLimit) -> bytes:
 
 
 async def read_json(request: Request, kind: type[T]) -> T:
-    """The body as a value of this type: 400 for what is not JSON, 422 for JSON of another shape."""
+    """Return the body as a value of this type: 400 for a body that is not JSON, 422 for JSON of another shape."""
     return decode_json(await read_body(request), kind)
 
 

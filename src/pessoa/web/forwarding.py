@@ -20,7 +20,7 @@ _ANSWER_HEADERS = ("location",)
 
 
 class LeaderUnreachable(Exception):
-    """The leader did not answer. Whether it has done what it was asked is not known."""
+    """The leader did not answer. Whether it has carried out the forwarded request is not known."""
 
 
 class Forwarder:

@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         self._queue: deque[Http1Exchange] = deque()
         self._current: Http1Exchange | None = None
         # The exchange whose request is being parsed; the last of the queue, or the current one.
-        self._parsing: Http1Exchange | None = None
+        self._parsed_exchange: Http1Exchange | None = None
         self._headers: list[Header] = []
         self._url = b""
         self._is_in_head = False
@@ -164,10 +164,10 @@ class Connection(asyncio.Protocol):
         # The beginning of a preface of HTTP/2; None when the connection is known to speak HTTP/1.1.
         self._preface: bytes | None = b"" if watch.takes_http2 else None
         # The last request of the connection, if it asked for an upgrade.
-        self._upgraded: Http1Exchange | None = None
+        self._upgraded_exchange: Http1Exchange | None = None
         # The caller will send nothing more; it may still read.
         self._has_ended = False
-        self._drained: asyncio.Future[None] | None = None
+        self._drain_waiter: asyncio.Future[None] | None = None
         # See send_queue.py; as of the last sweep, or of when the transport was full.
         self._unsent_bytes = 0
         self.deadline_s = inf
@@ -181,8 +181,8 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are none by inheritance.
         self.transport = cast(asyncio.Transport, transport)
         self._peer = transport.get_extra_info("peername")[:2] if transport.get_extra_info("peername") else None
-        here = transport.get_extra_info("sockname")
-        self._here = tuple(here[:2]) if here else None
+        local = transport.get_extra_info("sockname")
+        self._local_address = tuple(local[:2]) if local else None
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._state.connections.add(self)
         self._watch.add(self)
@@ -218,11 +218,11 @@ class Connection(asyncio.Protocol):
         self._parse_on()
 
     def _parse_on(self) -> None:
-        """Feed the parser, until as many requests wait as may."""
+        """Feed the parser with unparsed bytes until MAX_WAITING requests are queued."""
         data, position = self._unparsed, 0
         while position < len(data) and len(self._queue) < MAX_WAITING and not self._is_deaf:
-            if self._upgraded is not None:
-                self._upgraded.add(data[position:])
+            if self._upgraded_exchange is not None:
+                self._upgraded_exchange.add(data[position:])
                 position = len(data)
             else:
                 self._parse_piece(data[position : position + PIECE_BYTES])
@@ -242,7 +242,7 @@ class Connection(asyncio.Protocol):
             self.refuse(431 if self._is_in_head else 400)
 
     def _hand_over(self, data: bytes) -> None:
-        """Hand the connection, which has sent these bytes, over to HTTP/2."""
+        """Hand the connection, on which these bytes have arrived, over to HTTP/2."""
         from pessoa.web.http2 import Http2Connection
 
         self._state.connections.discard(self)
@@ -259,15 +259,15 @@ class Connection(asyncio.Protocol):
             if self._offers_http2():
                 self._go_on_in_http1()
                 return rest
-            asked = self._parsing or (self._queue[-1] if self._queue else self._current)
-            if asked is not None and not asked.ends_with_caller:
-                asked.keep_alive = False
-                self._upgraded = asked
-                asked.add(rest)
+            upgrading = self._parsed_exchange or (self._queue[-1] if self._queue else self._current)
+            if upgrading is not None and not upgrading.ends_with_caller:
+                upgrading.keep_alive = False
+                self._upgraded_exchange = upgrading
+                upgrading.add(rest)
         return b""
 
     def _offers_http2(self) -> bool:
-        """Whether the request would go on in another protocol that is no websocket; a server may leave that."""
+        """Whether the request offers an Upgrade to a protocol other than websockets; a server may decline it."""
         return self._parser.should_upgrade() and (b"upgrade", b"websocket") not in (
             (name, value.lower()) for name, value in self._headers
         )
@@ -276,9 +276,9 @@ class Connection(asyncio.Protocol):
         return [one for one in self._headers if one[0] in (b"content-length", b"transfer-encoding")]
 
     def _go_on_in_http1(self) -> None:
-        """Take another parser: the one that has seen Upgrade reads no body and no further request."""
+        """Replace the parser: after an Upgrade header it reads no body and no further request."""
         self._parser = httptools.HttpRequestParser(self)
-        if self._parsing is not None:
+        if self._parsed_exchange is not None:
             self._is_going_on = True
             lines = b"".join(name + b": " + value + b"\r\n" for name, value in self._body_headers())
             self._parser.feed_data(b"POST / HTTP/1.1\r\n" + lines + b"\r\n")
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Return True: a client that has sent all its requests may still wait for answers, so the connection stays."""
         current, self._has_ended = self._current, True
-        if current is None or current.ends_with_caller or self._parsing is not None or self._scheme == "https":
+        if current is None or current.ends_with_caller or self._parsed_exchange is not None or self._scheme == "https":
             self._close()
             return False
         self._mark_last()
@@ -299,33 +299,34 @@ class Connection(asyncio.Protocol):
             last.keep_alive = False
 
     def pause_writing(self) -> None:
-        self._drained = asyncio.get_running_loop().create_future()
+        self._drain_waiter = asyncio.get_running_loop().create_future()
         self._unsent_bytes = unsent_bytes(self.transport)
         self.deadline_s = self._watch.now_s + self._limits.head_timeout_s
 
     def resume_writing(self) -> None:
-        drained, self._drained = self._drained, None
+        drained, self._drain_waiter = self._drain_waiter, None
         if drained is not None and not drained.done():
             drained.set_result(None)
             if not self._is_closing:
                 self.deadline_s = inf if self._current is not None else self._idle_deadline_s()
-            self._next()
+            self._begin_next()
 
     def end_with_caller(self) -> None:
-        """Go on reading, to notice that the caller of the current exchange goes; what it asks behind it is dropped."""
+        """Go on reading, to notice when the caller of the current exchange disconnects; its pipelined requests are
+        dropped."""
         assert self._current is not None
         if self._queue:
             self._current.keep_alive = False
             self._queue.clear()
-            self._parsing, self._unparsed = None, b""
+            self._parsed_exchange, self._unparsed = None, b""
             self._is_deaf = True
         self.resume()
         if self._has_ended:
             self._close()
 
     async def drain(self) -> None:
-        if self._drained is not None:
-            await self._drained
+        if self._drain_waiter is not None:
+            await self._drain_waiter
 
     # What the parser says.
 
@@ -365,7 +366,7 @@ class Connection(asyncio.Protocol):
         url = httptools.parse_url(self._url)
         raw_path: bytes = url.path or b"/"
         path = raw_path.decode("latin-1")
-        exchange = self._parsing = Http1Exchange(self)
+        exchange = self._parsed_exchange = Http1Exchange(self)
         exchange.keep_alive = parser.should_keep_alive()
         exchange.scope = {
             "type": "http",
@@ -373,7 +374,7 @@ class Connection(asyncio.Protocol):
             "http_version": parser.get_http_version(),
             "method": parser.get_method().decode("ascii"),
             "scheme": self._scheme,
-            "server": self._here,
+            "server": self._local_address,
             "client": self._peer,
             "root_path": "",
             "path": unquote(path) if "%" in path else path,
@@ -383,31 +384,31 @@ class Connection(asyncio.Protocol):
             EXCHANGE_KEY: exchange,
         }
         self._queue.append(exchange)
-        self._next()
+        self._begin_next()
 
     def _head_size(self) -> int:
         return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)
 
     def on_body(self, body: bytes) -> None:
         self._idle_bytes = 0
-        if self._parsing is not None:
-            self._parsing.add(body)
+        if self._parsed_exchange is not None:
+            self._parsed_exchange.add(body)
 
     def on_message_complete(self) -> None:
         self._idle_bytes = 0
         if self._offers_http2() and self._body_headers():
             # The body is still to come, through another parser.
             return
-        parsed, self._parsing = self._parsing, None
+        parsed, self._parsed_exchange = self._parsed_exchange, None
         if parsed is not None:
             parsed.complete()
 
     # One exchange after the other.
 
-    def _next(self) -> None:
+    def _begin_next(self) -> None:
         if not self._queue or self._is_closing:
             return
-        if self._current is not None or self._drained is not None:
+        if self._current is not None or self._drain_waiter is not None:
             self.pause()
             return
         self._current = self._queue.popleft()
@@ -423,9 +424,9 @@ class Connection(asyncio.Protocol):
         if not exchange.keep_alive or not exchange.is_complete:
             self._close_soon(linger=not exchange.is_complete)
             return
-        if self._drained is None:
+        if self._drain_waiter is None:
             self.deadline_s = self._idle_deadline_s()
-        self._next()
+        self._begin_next()
         if not self._queue:
             self._parse_on()
         if not self._queue:
@@ -442,7 +443,7 @@ class Connection(asyncio.Protocol):
             return
         self._is_deaf = True
         current = self._current
-        if current is not None and current is not self._parsing:
+        if current is not None and current is not self._parsed_exchange:
             self._queue.clear()
             current.keep_alive = False
             return
@@ -467,7 +468,7 @@ class Connection(asyncio.Protocol):
             self.transport.write_eof()
 
     def _close(self) -> None:
-        """Close the connection as soon as what is unsent has left, for which the caller has until the deadline."""
+        """Close the connection as soon as its unsent bytes are sent; the caller has until the deadline to read them."""
         self._is_closing = self._is_deaf = True
         self.deadline_s = self._watch.now_s + self._limits.head_timeout_s + SWEEP_S
         self.transport.close()
@@ -493,12 +494,12 @@ class Connection(asyncio.Protocol):
         before, self._unsent_bytes = self._unsent_bytes, unsent_bytes(self.transport)
         if self._unsent_bytes < before and self._is_closing:
             self.deadline_s = self._watch.now_s + self._closing_patience_s()
-        elif self._unsent_bytes < before and self._drained is not None:
+        elif self._unsent_bytes < before and self._drain_waiter is not None:
             self.deadline_s = self._watch.now_s + self._limits.head_timeout_s
 
     def time_is_up(self) -> None:
         self.deadline_s = inf
-        if self._drained is not None or self._is_closing or self._current is not None:
+        if self._drain_waiter is not None or self._is_closing or self._current is not None:
             self.transport.abort()
         elif self._is_in_head:
             self.refuse(408)

@@ -30,7 +30,7 @@ def status_line(status: int) -> bytes:
 
 @lru_cache(maxsize=512)
 def plain_head(status: int, media_type: str | None) -> bytes:
-    """Return an answer's head without Content-Length."""
+    """Return an answer's head up to the value of Content-Length, which the caller appends."""
     named = f"content-type: {media_type}\r\n".encode("latin-1") if media_type else b""
     return status_line(status) + named + (b"" if status in NO_BODY else b"content-length: ")
 
@@ -50,10 +50,10 @@ class Http1Exchange(Exchange):
         self.ends_with_caller = True
         self._connection.end_with_caller()
 
-    def _hold(self) -> None:
+    def _hold_back(self) -> None:
         self._connection.pause()
 
-    def _taken(self, size: int) -> None:
+    def _note_taken(self, size: int) -> None:
         if size and self.is_complete:
             self._connection.body_taken()
 
@@ -66,7 +66,7 @@ class Http1Exchange(Exchange):
         self._connection.transport.abort()
 
     def respond(self, answer: Answer) -> None:
-        """A whole answer in one write."""
+        """Write head and body of the answer to the transport in one call."""
         if self._is_lost:
             return
         body = answer.body
@@ -78,7 +78,7 @@ class Http1Exchange(Exchange):
             head += _line(name.encode("latin-1"), value.encode("latin-1"))
         is_bare = self.scope["method"] == "HEAD" or answer.status_code in NO_BODY
         self._connection.transport.write(head + b"\r\n" + (b"" if is_bare else body))
-        self._answered()
+        self._end_answer()
 
     async def send(self, message: Message) -> None:
         if self._is_lost:
@@ -118,13 +118,13 @@ class Http1Exchange(Exchange):
         if parts:
             self._connection.transport.write(b"".join(parts))
         if is_last:
-            self._answered()
+            self._end_answer()
 
     def _is_old(self) -> bool:
         version: str = self.scope["http_version"]
         return version < "1.1"
 
-    def _answered(self) -> None:
+    def _end_answer(self) -> None:
         self._mark_answered()
         self._connection.answered(self)
 

@@ -70,8 +70,8 @@ _OF_THE_CONNECTION = (b"connection", b"keep-alive", b"transfer-encoding", b"upgr
 
 
 class _OpenAfterGoaway(H2ConnectionStateMachine):
-    """Lets running streams end after the caller's GOAWAY (RFC 9113, 6.8); the library's own takes the connection for
-    closed, and raises at each frame after it (https://github.com/python-hyper/h2/issues/1181)."""
+    """A state machine that lets running streams end after the caller's GOAWAY (RFC 9113, 6.8); the library's own
+    closes the connection, and raises at each frame after it (https://github.com/python-hyper/h2/issues/1181)."""
 
     _transitions = {  # noqa: RUF012 - as in the library
         **H2ConnectionStateMachine._transitions,
@@ -85,7 +85,7 @@ class _Library(H2Connection):
         self.state_machine = _OpenAfterGoaway()
 
     def clear_outbound_data_buffer(self) -> None:
-        """Keep what is to be sent, such as an acknowledgement of PING: a GOAWAY does not forbid it."""
+        """Keep the bytes to send, such as an acknowledgement of PING: a GOAWAY does not forbid them."""
 
 
 class Http2Connection(asyncio.Protocol):
@@ -113,11 +113,11 @@ class Http2Connection(asyncio.Protocol):
         return f"<Http2Connection with {len(self._exchanges)} exchanges{', ending' if self._is_ending else ''}>"
 
     def take_over(self, transport: asyncio.Transport, first: bytes) -> None:
-        """Go on with a connection whose first bytes are `first`."""
+        """Serve the transport of a connection whose first bytes are `first`."""
         self.transport = transport
-        peer, here = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        peer, local = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         self._peer = tuple(peer[:2]) if peer else None
-        self._here = tuple(here[:2]) if here else None
+        self._local_address = tuple(local[:2]) if local else None
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._state.connections.add(self)
         self._watch.add(self)
@@ -158,7 +158,7 @@ class Http2Connection(asyncio.Protocol):
         self._lose_all()
 
     def eof_received(self) -> None:
-        """Close the transport after its unsent bytes, for which the caller has until the deadline."""
+        """Close the transport after its unsent bytes are sent; the caller has until the deadline to read them."""
         self._deaf_until_s = min(self._deaf_until_s, self._watch.now_s + self._watch.limits.head_timeout_s)
         self._lose_all()
 
@@ -232,7 +232,7 @@ class Http2Connection(asyncio.Protocol):
             "http_version": "2",
             "method": pseudo[b":method"].decode("ascii"),
             "scheme": self._scheme,
-            "server": self._here,
+            "server": self._local_address,
             "client": self._peer,
             "root_path": "",
             "path": unquote(path) if "%" in path else path,
@@ -293,7 +293,7 @@ class Http2Connection(asyncio.Protocol):
             stream_id, [line for line in lines if line[0] not in _OF_THE_CONNECTION], end_stream=is_all
         )
         if is_all:
-            self._answered(stream_id)
+            self._end_answer(stream_id)
 
     def pump(self, exchange: Http2Exchange) -> None:
         self._pump(exchange)
@@ -314,7 +314,7 @@ class Http2Connection(asyncio.Protocol):
             del out[:room]
         if exchange.is_all_here:
             self._h2.end_stream(stream_id)
-            self._answered(stream_id)
+            self._end_answer(stream_id)
         exchange.let_go_on()
 
     def _pump_all(self) -> None:
@@ -337,7 +337,7 @@ class Http2Connection(asyncio.Protocol):
             self.forget(stream_id)
             self.flush()
 
-    def _answered(self, stream_id: int) -> None:
+    def _end_answer(self, stream_id: int) -> None:
         self._answered_count += 1
         exchange = self._exchanges[stream_id]
         exchange.answered()
@@ -407,7 +407,7 @@ class Http2Connection(asyncio.Protocol):
                     self.reset(exchange.stream_id, ErrorCodes.CANCEL)
 
     def shutdown(self) -> None:
-        """End after the answers that are under way: uvicorn stops, or the caller has sent GOAWAY."""
+        """Close the connection after the answers in progress: uvicorn stops, or the caller has sent GOAWAY."""
         self._is_ending = True
         if not self._exchanges:
             self._end()
@@ -420,8 +420,8 @@ class Http2Connection(asyncio.Protocol):
             self.transport.close()
 
     def _refuse(self, code: ErrorCodes) -> None:
-        """Tell the caller that it has broken the rules. The socket is closed later: with unread bytes in it, TCP
-        would take the message back."""
+        """Send the caller a GOAWAY with this error. The socket is closed later: with unread bytes in it, TCP would
+        reset the connection and discard the GOAWAY."""
         if self._is_over:
             return
         try:
@@ -437,8 +437,8 @@ class Http2Connection(asyncio.Protocol):
 
 
 def _resets_first(events: list[Event]) -> list[Event]:
-    """The events of one read, in an order in which none asks for frames on a stream that a later one has reset: the
-    library has closed such streams when it gives the first event. Nothing that was asked on them begins."""
+    """Return the events of one read with resets first, and without requests on reset streams. The library has closed
+    a reset stream before it returns the first event, so no event may send frames on it."""
     reset = {event.stream_id: event for event in events if isinstance(event, StreamReset)}
     others = [
         event
@@ -471,7 +471,7 @@ class Http2Exchange(Exchange):
         self.out.clear()
         self.let_go_on()
 
-    def _taken(self, size: int) -> None:
+    def _note_taken(self, size: int) -> None:
         self._connection.taken(self.stream_id, size)
         self._connection.flush()
 

@@ -3,10 +3,10 @@
     the connection ──add, complete, lost──▶ Exchange ──receive──▶ the app
     the connection ◀──────────────────────  Exchange ◀──send, respond──  the app
 
-What comes of a body is kept here until the app takes it; the connection hears when it should hold back (`_hold`), when
-the app waits for more or for its caller to go (`_invite`), and how much it has taken (`_taken`). How an answer is
-written is the business of the version: `http.py` and `http2.py` each have an exchange of their own. `receive` and
-`send` are ASGI's, `respond` is the short way for a whole answer.
+The bytes of a body are kept here until the app takes them. The connection is called to stop reading (`_hold_back`),
+when the app waits for more or for its caller to disconnect (`_invite`), and with how much it has taken (`_note_taken`).
+How an answer is written is the business of the version: `http.py` and `http2.py` each have an exchange of their own.
+`receive` and `send` are ASGI's, `respond` is the short way for a whole answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Exchange:
         self.is_answered = False
         self._body = bytearray()
         self._has_told_end = False
-        self._arrived: asyncio.Future[None] | None = None
+        self._arrival: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
         state = "lost" if self._is_lost else "answered" if self.is_answered else "open"
@@ -67,11 +67,11 @@ class Exchange:
 
     def add(self, body: bytes) -> None:
         if self.is_answered:
-            self._taken(len(body))
+            self._note_taken(len(body))
             return
         self._body += body
         if len(self._body) > HIGH_WATER_BYTES:
-            self._hold()
+            self._hold_back()
         self._wake()
 
     def complete(self) -> None:
@@ -86,8 +86,8 @@ class Exchange:
         """End the exchange when the caller sends EOF: an endless answer would go on without a reader."""
 
     def _wake(self) -> None:
-        if self._arrived is not None and not self._arrived.done():
-            self._arrived.set_result(None)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def take_body(self) -> bytes:
         """Return the body that has arrived whole; nothing is left for `receive`."""
@@ -97,7 +97,7 @@ class Exchange:
 
     def _take(self) -> bytes:
         body, self._body = bytes(self._body), bytearray()
-        self._taken(len(body))
+        self._note_taken(len(body))
         return body
 
     async def receive(self) -> Message:
@@ -105,8 +105,8 @@ class Exchange:
             if self.is_complete and not self._has_told_end:
                 break
             self._invite()
-            self._arrived = asyncio.get_running_loop().create_future()
-            await self._arrived
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
         if self._is_lost or self.is_answered:
             return {"type": "http.disconnect"}
         body = self._take()
@@ -127,14 +127,14 @@ class Exchange:
 
     # What each version of HTTP does in its own way.
 
-    def _hold(self) -> None:
+    def _hold_back(self) -> None:
         """Stop reading from the caller: more of the body has arrived than the app has asked for."""
 
-    def _taken(self, size: int) -> None:
+    def _note_taken(self, size: int) -> None:
         """Note that the app has taken `size` bytes of the body."""
 
     def _invite(self) -> None:
-        """Read on: the app waits for more of the body, or for the caller to disconnect."""
+        """Resume reading: the app waits for more of the body, or for the caller to disconnect."""
         raise NotImplementedError
 
     def _break_off(self) -> None:
@@ -142,7 +142,7 @@ class Exchange:
         raise NotImplementedError
 
     def respond(self, answer: Answer) -> None:
-        """Send a whole answer."""
+        """Send the whole answer."""
         raise NotImplementedError
 
     async def send(self, message: Message) -> None:

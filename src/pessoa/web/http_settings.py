@@ -54,7 +54,7 @@ class Listener:
 def parse_listeners(
     text: str, *, key: str = LISTENERS, schemes: tuple[str, ...] = ("http", "https"), default_port: int | None = None
 ) -> list[Listener]:
-    """What `http://host:port,https://…` names; without a `default_port` each must have a port."""
+    """Return the listeners in `http://host:port,https://…`; without a `default_port` each must have a port."""
     found = []
     for item in filter(None, (item.strip() for item in text.split(","))):
         parts = urlsplit(item)
@@ -121,7 +121,8 @@ class HttpSettings:
 
     @property
     def trust(self) -> ssl.SSLContext | bool:
-        """Which certificates an instance of the service trusts, and which it shows, when it asks another instance."""
+        """What an instance of the service verifies another instance by: a TLS context with its own certificate; True
+        without https."""
         if self.listener.scheme != "https":
             return True
         return tls_context(self.authority, self.certificate, self.key_password)
@@ -172,7 +173,7 @@ class HttpSettings:
 
 
 def read_http_settings(properties: Mapping[str, str], default: Listener, *, realm: str = "pessoa") -> HttpSettings:
-    """What all services read in the same way; `default` is where the service listens if it is not told."""
+    """Return the HTTP settings, which are the same for all services; `default` is the listener if none is set."""
     found = read_settings(HttpSettings(default, realm=realm), properties)
     listeners = parse_listeners(properties.get(LISTENERS, ""))
     if listeners:
@@ -202,7 +203,8 @@ def read_http_settings(properties: Mapping[str, str], default: Listener, *, real
 
 
 def serve_service(make: Callable[[int], Awaitable[App]], http: HttpSettings, tell: Callable[[str], object]) -> int:
-    """Run a service as a process until it is told to stop, and return the exit status. `make` is told the port."""
+    """Run a service as a process until a signal stops it, and return the exit status. `make` is called with the
+    port."""
     try:
         listening = bind(http.listener.host, http.listener.port)
     except OSError as failure:

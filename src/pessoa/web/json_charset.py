@@ -27,7 +27,8 @@ _LOOKED_AT = 4
 
 
 def as_utf8(body: bytes) -> bytes:
-    """The text in UTF-8, without a mark. UnicodeDecodeError where it is not what its first bytes promise."""
+    """Return the body in UTF-8, without a byte order mark. UnicodeDecodeError if it is not in the encoding that its
+    first bytes show."""
     encoding, mark_size = _encoding_of(body[:_LOOKED_AT])
     if encoding == _UTF8:
         return body[mark_size:] if mark_size else body
@@ -35,7 +36,7 @@ def as_utf8(body: bytes) -> bytes:
 
 
 class Utf8Stream:
-    """The same for a body that comes in chunks: `feed` each, `end` after the last."""
+    """Converts a body that arrives in chunks, as `as_utf8` does: `feed` each chunk, `end` after the last."""
 
     def __init__(self) -> None:
         self._begin = b""
@@ -64,7 +65,7 @@ class Utf8Stream:
 
 
 def _encoding_of(begin: bytes) -> tuple[str, int]:
-    """The encoding, and the size of the mark."""
+    """Return the encoding, and the size of the byte order mark."""
     for mark, encoding in _MARKS:
         if begin.startswith(mark):
             return encoding, len(mark)

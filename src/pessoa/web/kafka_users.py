@@ -56,13 +56,14 @@ TryLogin = Callable[[str, str], int | None]
 
 
 def brokers_say(servers: str, settings: Mapping[str, str], *, with_operations: bool) -> TryLogin:
-    """Try the login at the brokers, with the settings of the service's own clients (Java's names)."""
+    """Return a function that tries a login at the brokers, with the settings of the service's own clients (Java's
+    names)."""
     return lambda name, password: log_in(
         servers, settings, name, password, TRIAL_TIMEOUT_S, with_operations=with_operations
     )
 
 
-class _Right(NamedTuple):
+class _AcceptedLogin(NamedTuple):
     """A login that succeeded when it was last tried."""
 
     tried_ms: int
@@ -80,24 +81,25 @@ class KafkaUsers:
         operation: int | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`operation` is Kafka's number of what callers must be allowed to do to the cluster."""
+        """Make an authenticator; `operation` is Kafka's number of the operation on the cluster that callers must be
+        allowed."""
         self._try_login = try_login
-        self._needed = 0 if operation is None else 1 << operation
+        self._needed_operations = 0 if operation is None else 1 << operation
         self._remember_ms = remember_ms
         self._challenge = {"WWW-Authenticate": f'Basic realm="{realm}"'}
         self._clock = clock or SystemClock()
         self._key = secrets.token_bytes(32)
-        self._right: OrderedDict[bytes, _Right] = OrderedDict()
+        self._accepted_logins: OrderedDict[bytes, _AcceptedLogin] = OrderedDict()
         # Until when each is taken for wrong.
-        self._wrong: OrderedDict[bytes, int] = OrderedDict()
-        self._trials: dict[bytes, asyncio.Task[_Right | None]] = {}
+        self._refused_until_ms: OrderedDict[bytes, int] = OrderedDict()
+        self._trials: dict[bytes, asyncio.Task[_AcceptedLogin | None]] = {}
         self._names: Counter[str] = Counter()
-        self._strangers = asyncio.Semaphore(TRIALS)
-        self._known = asyncio.Semaphore(KNOWN_TRIALS)
+        self._unknown_turns = asyncio.Semaphore(TRIALS)
+        self._known_turns = asyncio.Semaphore(KNOWN_TRIALS)
         self._threads = ThreadPoolExecutor(TRIALS + KNOWN_TRIALS, thread_name_prefix="pessoa-login")
 
     def __repr__(self) -> str:
-        return f"<KafkaUsers {len(self._right)} logins remembered, {len(self._trials)} trials>"
+        return f"<KafkaUsers {len(self._accepted_logins)} logins remembered, {len(self._trials)} trials>"
 
     async def caller_of(self, header: str | None) -> HttpCaller:
         credentials = basic_credentials(header)
@@ -106,20 +108,20 @@ class KafkaUsers:
         name, password = credentials
         digest = self._digest(name, password)
         now_ms = self._clock.monotonic_ms()
-        right = self._right.get(digest)
+        right = self._accepted_logins.get(digest)
         if right is not None and now_ms < right.tried_ms + self._remember_ms:
-            self._right.move_to_end(digest)
+            self._accepted_logins.move_to_end(digest)
         else:
-            is_wrong = now_ms < self._wrong.get(digest, now_ms)
+            is_wrong = now_ms < self._refused_until_ms.get(digest, now_ms)
             right = None if is_wrong else await self._try(digest, name, password)
         if right is None:
             raise self._refusal()
-        if right.operations & self._needed != self._needed:
+        if right.operations & self._needed_operations != self._needed_operations:
             raise HttpProblem(403, "Forbidden")
         return HttpCaller(name, PasswordCredentials(name, password))
 
     async def start(self) -> None:
-        """Do nothing: brokers are asked when callers come."""
+        """Do nothing: the brokers are first contacted at the first login."""
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -131,22 +133,22 @@ class KafkaUsers:
         # No name has a colon in it: HTTP Basic ends it there.
         return hmac.digest(self._key, f"{name}:{password}".encode(), "sha256")
 
-    async def _try(self, digest: bytes, name: str, password: str) -> _Right | None:
-        """Return the verdict of a login trial, which all requests with this login share."""
+    async def _try(self, digest: bytes, name: str, password: str) -> _AcceptedLogin | None:
+        """Return the result of a login trial, None if it was refused. All requests with this login share one trial."""
         task = self._trials.get(digest)
         if task is None:
-            is_known = digest in self._right
-            crowded = len(self._trials) >= TRIALS + WAITING or self._names[name] >= NAME_TRIALS
-            if crowded and not is_known:
+            is_known = digest in self._accepted_logins
+            is_crowded = len(self._trials) >= TRIALS + WAITING or self._names[name] >= NAME_TRIALS
+            if is_crowded and not is_known:
                 raise HttpProblem(429, "Too many logins are being tried.", headers={"Retry-After": "1"})
             self._names[name] += 1
-            task = asyncio.create_task(self._run_trial(digest, name, password, self._known if is_known else None))
+            task = asyncio.create_task(self._run_trial(digest, name, password, self._known_turns if is_known else None))
             self._trials[digest] = task
             task.add_done_callback(lambda done: self._forget_trial(digest, name, done))
         # A caller who goes away takes the verdict from no other.
         return await asyncio.shield(task)
 
-    def _forget_trial(self, digest: bytes, name: str, done: asyncio.Task[_Right | None]) -> None:
+    def _forget_trial(self, digest: bytes, name: str, done: asyncio.Task[_AcceptedLogin | None]) -> None:
         if not done.cancelled():
             # Looked at here as well: its callers may all have gone.
             done.exception()
@@ -157,25 +159,25 @@ class KafkaUsers:
 
     async def _run_trial(
         self, digest: bytes, name: str, password: str, turn: asyncio.Semaphore | None
-    ) -> _Right | None:
-        async with turn or self._strangers:
+    ) -> _AcceptedLogin | None:
+        async with turn or self._unknown_turns:
             started_ms = self._clock.monotonic_ms()
             loop = asyncio.get_running_loop()
             try:
                 operations = await loop.run_in_executor(self._threads, self._try_login, name, password)
             except (ConnectionFailed, KafkaFailure) as failure:
-                return self._believed_without_brokers(digest, failure)
+                return self._trust_without_brokers(digest, failure)
         if operations is None:
-            self._right.pop(digest, None)
-            _put(self._wrong, digest, self._clock.monotonic_ms() + WRONG_MS)
+            self._accepted_logins.pop(digest, None)
+            _put(self._refused_until_ms, digest, self._clock.monotonic_ms() + WRONG_MS)
             return None
-        self._wrong.pop(digest, None)
-        right = _Right(started_ms, operations)
-        _put(self._right, digest, right)
+        self._refused_until_ms.pop(digest, None)
+        right = _AcceptedLogin(started_ms, operations)
+        _put(self._accepted_logins, digest, right)
         return right
 
-    def _believed_without_brokers(self, digest: bytes, failure: Exception) -> _Right:
-        right = self._right.get(digest)
+    def _trust_without_brokers(self, digest: bytes, failure: Exception) -> _AcceptedLogin:
+        right = self._accepted_logins.get(digest)
         if right is not None and self._clock.monotonic_ms() < right.tried_ms + self._remember_ms + GRACE_MS:
             return right
         log.warning("no broker could say whether a login is right: %s", failure)

@@ -25,7 +25,7 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class _Times:
-    """How long the requests of one endpoint took."""
+    """A histogram of the times that the requests of one endpoint took."""
 
     __slots__ = ("counts", "sum_s")
 
@@ -73,5 +73,5 @@ class RequestMetrics(Collector):
         yield seconds
 
     def page(self) -> tuple[bytes, str]:
-        """The page for Prometheus, and its content type."""
+        """Return the page for Prometheus, and its content type."""
         return generate_latest(self.registry), CONTENT_TYPE_LATEST

@@ -23,7 +23,7 @@ class MediaRange(NamedTuple):
     parameter_count: int
 
     def specificity_for(self, media_type: str) -> int:
-        """How closely this range names the type; 0 when it does not."""
+        """Return how specifically this range names the type; 0 if it does not."""
         kind, _, subtype = media_type.partition("/")
         if self.kind == "*":
             return 1
@@ -35,13 +35,13 @@ class MediaRange(NamedTuple):
 
 
 def essence(header: str) -> str:
-    """`application/json` of `Application/JSON; charset=utf-8`."""
+    """Return the media type without parameters: `application/json` for `Application/JSON; charset=utf-8`."""
     return header.partition(";")[0].strip().lower()
 
 
 @lru_cache(maxsize=512)
 def choose_media_type(accept: str | None, produced: tuple[str, ...]) -> str | None:
-    """The type to answer in, or None if the caller takes none of those produced."""
+    """Return the media type to answer in; None if the caller accepts none of those produced."""
     ranges = _ranges(accept) if accept else []
     if not ranges:
         ranges = [MediaRange("*", "*", 1.0, 0)]
@@ -59,7 +59,7 @@ def choose_media_type(accept: str | None, produced: tuple[str, ...]) -> str | No
 
 
 def consumes(content_type: str | None, consumed: Sequence[str]) -> bool:
-    """Whether a body of this type is taken; a body that does not say what it is counts as a stream of bytes."""
+    """Whether a body of this type is accepted; a body without a type counts as application/octet-stream."""
     name = essence(content_type) if content_type else "application/octet-stream"
     return name in consumed
 

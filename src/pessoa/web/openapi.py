@@ -154,7 +154,7 @@ td {{ padding: .1rem .8rem .1rem 0; vertical-align: top }}
 
 
 def page(openapi: Document) -> str:
-    """The document as HTML."""
+    """Return the document as HTML."""
     rows = [
         _row(method, path, operation)
         for path, operations in openapi["paths"].items()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class HttpProblem(Exception):
-    """A failure that the caller is told about. Without a code of its own, the status is the code."""
+    """An error response to the caller. Without a code of its own, the status is the code."""
 
     def __init__(
         self, status: int, message: str, code: int | None = None, *, headers: Mapping[str, str] | None = None
@@ -29,7 +29,7 @@ class HttpProblem(Exception):
 
 
 class Problem(NamedTuple):
-    """A row of a service's table of problems. Called with the facts of a case, it is the exception to raise."""
+    """A row of a service's table of problems. Calling it with the facts of a case returns the exception to raise."""
 
     status: int
     code: int

@@ -105,7 +105,7 @@ class RouteTree:
         methods[endpoint.method] = endpoint
 
     def find(self, raw_path: str) -> Match | None:
-        """The rows for a path as it came over the wire, percent-encoded; a slash at the end changes nothing."""
+        """Return the rows for a path as it came over the wire, percent-encoded; a slash at the end changes nothing."""
         parameters: dict[str, str] = {}
         methods = _walk(self._root, _segments(raw_path), 0, parameters)
         return Match(methods, parameters) if methods else None

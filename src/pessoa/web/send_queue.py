@@ -13,7 +13,7 @@ import termios
 
 
 def unsent_bytes(transport: asyncio.Transport) -> int:
-    """Return 0 if the transport has got rid of everything, else what it and its socket hold."""
+    """Return the bytes that the transport and its socket hold; 0 as soon as the transport holds none."""
     held = transport.get_write_buffer_size()
     connected = transport.get_extra_info("socket") if held else None
     if connected is None:

@@ -64,7 +64,8 @@ class Server:
         listening: socket.socket | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`listening` is for callers that must know their port before there is an app: see `bind`."""
+        """Bind the socket, or take `listening`, for callers that must know their port before there is an app: see
+        `bind`."""
         self._socket = listening or bind(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]

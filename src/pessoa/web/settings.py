@@ -43,7 +43,7 @@ class Setting(NamedTuple):
 
 
 def setting(name: str, default: V, doc: str, *, also: str | None = None, rule: Rule | None = None) -> V:
-    """A row; `also` is an older name of the key."""
+    """Return a row of a settings table, as a dataclass field; `also` is an older name of the key."""
     names = (name,) if also is None else (name, also)
     return dataclasses.field(default=default, metadata={_ROW: Setting(names, _type_of(default), default, rule, doc)})
 
@@ -60,18 +60,18 @@ def _type_of(default: Value) -> ConfigType:
 
 
 def rows(table: DataclassInstance | type[DataclassInstance]) -> dict[str, Setting]:
-    """The rows by the names of their fields."""
+    """Return the rows of a settings table by the names of their fields."""
     return {each.name: each.metadata[_ROW] for each in dataclasses.fields(table) if _ROW in each.metadata}
 
 
 def default_texts(table: DataclassInstance | type[DataclassInstance]) -> dict[str, str]:
-    """The defaults as they would stand in a file, without those that are empty."""
+    """Return the defaults as texts for a properties file, without those that are empty."""
     texts = ((row.names[0], render(row.default)) for row in rows(table).values())
     return {name: text for name, text in texts if text}
 
 
 def read_settings(defaults: D, properties: Mapping[str, str]) -> D:
-    """The table with the values that are set in `properties`; `ConfigProblem` for one that cannot be used."""
+    """Return the table with the values that are set in `properties`; `ConfigProblem` for a value that is not valid."""
     found: dict[str, Value] = {}
     for field, row in rows(defaults).items():
         name = next((name for name in row.names if name in properties), None)
@@ -86,7 +86,7 @@ def log_unknown(
     tables: Iterable[DataclassInstance | type[DataclassInstance]],
     prefixes: tuple[str, ...] = (),
 ) -> None:
-    """Name the keys in the log that no table has; those with one of the prefixes are read elsewhere."""
+    """Log the keys that no table has; keys with one of the prefixes are read elsewhere."""
     known = {name for table in tables for row in rows(table).values() for name in row.names}
     unknown = sorted(name for name in properties if name not in known and not name.startswith(prefixes))
     if theirs := [name for name in unknown if not name.startswith(OURS)]:

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 
 
 def tls_context(authority: str | None, own: str | None = None, password: str | None = None) -> ssl.SSLContext:
-    """A TLS context that trusts the certificates in `authority`, or those of the system, and shows the one in `own`."""
+    """Return a TLS context that trusts the certificates in `authority`, or the system's, and presents the one in
+    `own`."""
     context = ssl.create_default_context(cafile=authority)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -31,8 +32,8 @@ def _public_trust() -> ssl.SSLContext:
 
 
 def trust_for(urls: Iterable[str], trust: ssl.SSLContext | bool = True) -> ssl.SSLContext | bool:
-    """What a client of these URLs verifies certificates by. Reading all authorities of the machine takes a tenth of a
-    second: not at all without TLS, and once for all services."""
+    """Return what a client of these URLs verifies certificates by: a TLS context, or False without https. Reading
+    the system's authorities takes a tenth of a second, so it is done once for all services."""
     if not any(url.lower().startswith("https:") for url in urls):
         return False
     return _public_trust() if trust is True else trust

@@ -29,7 +29,7 @@ NORMAL = 1000
 
 
 def accept_key(request: Request) -> str:
-    """Return what proves that the server speaks websockets; 426 for a request that does not ask for one."""
+    """Return the value of Sec-WebSocket-Accept; 426 for a request that is no websocket handshake."""
     key = request.headers.get("sec-websocket-key")
     if request.headers.get("upgrade", "").lower() != "websocket" or key is None:
         raise HttpProblem(426, "This address speaks websockets.", headers={"Upgrade": "websocket"})
@@ -49,7 +49,7 @@ def encode_frame(opcode: int, payload: bytes) -> bytes:
 
 
 def take_frame(data: bytearray) -> tuple[int, bytes] | None:
-    """Take a caller's frame off the front, its opcode and its payload; None if it is not whole."""
+    """Remove the first frame from `data` and return its opcode and payload; None if it is incomplete."""
     if len(data) < 2:
         return None
     size, position = data[1] & 0x7F, 2
@@ -98,7 +98,7 @@ class WebsocketAnswer(Response):
 
 
 async def _listen(receive: Receive, send: Send) -> None:
-    """Return when the caller has gone or said goodbye; answer its pings."""
+    """Return when the caller has disconnected or sent a close frame; answer its pings."""
     held = bytearray()
     while True:
         message = await receive()

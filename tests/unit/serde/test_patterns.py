@@ -28,7 +28,7 @@ CATASTROPHES = [
 
 @pytest.mark.parametrize("text", CATASTROPHES)
 def test_an_expression_that_would_take_for_ever_by_trial_and_error_ends(text: str) -> None:
-    assert not Pattern(text).is_in("a" * 10_000 + "\n")
+    assert not Pattern(text).is_found_in("a" * 10_000 + "\n")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_an_expression_without_bounds_is_refused(text: str) -> None:
 def test_a_text_that_is_too_long_for_a_large_expression_is_refused() -> None:
     pattern = Pattern("a[ab]{1000}c")
     with pytest.raises(BadPattern, match="too long"):
-        pattern.is_in("ab" * MAX_WORK)
+        pattern.is_found_in("ab" * MAX_WORK)
 
 
 @pytest.mark.parametrize(
@@ -72,13 +72,13 @@ def test_a_text_that_is_too_long_for_a_large_expression_is_refused() -> None:
 )
 def test_what_json_schema_and_java_have_is_understood(text: str, matching: str, other: str) -> None:
     pattern = Pattern(text)
-    assert pattern.is_in(matching)
-    assert not pattern.is_in(other)
+    assert pattern.is_found_in(matching)
+    assert not pattern.is_found_in(other)
 
 
 def test_looking_ahead_in_a_long_text_is_refused_and_not_tried() -> None:
     with pytest.raises(BadPattern, match="too long"):
-        Pattern(r"(?=.*a.*b.*c)x").is_in("a" * 100_000)
+        Pattern(r"(?=.*a.*b.*c)x").is_found_in("a" * 100_000)
 
 
 atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", "a*", "b+", "a?", "(a|b)", "(ab)*", "x{0,2}", "^", "$"])
@@ -87,5 +87,5 @@ atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", "a*", "b+", "a?",
 @given(st.lists(atoms, max_size=5).map("".join), st.text(alphabet="ab1x", max_size=8))
 def test_what_matches_is_what_python_says(expression: str, text: str) -> None:
     pattern = Pattern(expression)
-    assert pattern.is_in(text) == (re.search(expression, text) is not None)
-    assert pattern.is_all_of(text) == (re.fullmatch(expression, text) is not None)
+    assert pattern.is_found_in(text) == (re.search(expression, text) is not None)
+    assert pattern.matches_whole(text) == (re.fullmatch(expression, text) is not None)

@@ -195,8 +195,10 @@ def test_what_is_remembered_is_bounded_and_holds_no_password(monkeypatch: pytest
         for n in range(20):
             assert await status(users, f"u{n}", "planted") == 200
             assert await status(users, f"u{n}", "planted wrong") == 401
-        assert (len(users._right), len(users._wrong)) == (5, 5)
-        assert "planted" not in repr(users) + repr(vars(users)["_right"]) + repr(vars(users)["_wrong"])
+        assert (len(users._accepted_logins), len(users._refused_until_ms)) == (5, 5)
+        assert "planted" not in repr(users) + repr(vars(users)["_accepted_logins"]) + repr(
+            vars(users)["_refused_until_ms"]
+        )
         assert "planted" not in repr(await users.caller_of(header("u19", "planted")))
 
     run(test)

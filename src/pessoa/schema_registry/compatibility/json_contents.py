@@ -201,7 +201,7 @@ def _undeclared(node: Node, name: str) -> Node:
     patterns = node.tree.get("patternProperties") or {}
     for pattern, tree in patterns.items():
         try:
-            if compile_pattern(pattern).is_in(name):
+            if compile_pattern(pattern).is_found_in(name):
                 return node.child(tree)
         except BadPattern:
             continue  # a pattern that cannot be matched covers nothing that we know of

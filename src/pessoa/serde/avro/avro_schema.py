@@ -17,7 +17,7 @@ PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "str
 
 
 class Missing(Enum):
-    """A default that is not there; null is a default like any other."""
+    """Stands for the default of a field that has none; null is a default like any other."""
 
     MISSING = "missing"
 

@@ -38,7 +38,7 @@ FAILURES = (
 MOST_DECIMAL_BYTES = 4096
 
 
-def _bounded(read: Callable[..., object]) -> Callable[..., object]:
+def _limit_decimal_size(read: Callable[..., object]) -> Callable[..., object]:
     def bounded(data: bytes, *schemas: object) -> object:
         if len(data) > MOST_DECIMAL_BYTES:
             raise ValueError(f"a decimal of {len(data)} bytes is longer than {MOST_DECIMAL_BYTES}")
@@ -48,7 +48,7 @@ def _bounded(read: Callable[..., object]) -> Callable[..., object]:
 
 
 for _kind in ("bytes-decimal", "fixed-decimal"):
-    LOGICAL_READERS[_kind] = _bounded(LOGICAL_READERS[_kind])
+    LOGICAL_READERS[_kind] = _limit_decimal_size(LOGICAL_READERS[_kind])
 
 
 class AvroCodec:
@@ -68,7 +68,7 @@ class AvroCodec:
         return out.getvalue()
 
     def decode(self, data: bytes, reader: AvroCodec | None = None) -> object:
-        """The value; seen through another schema if a reader's is given."""
+        """Return the decoded value; with `reader`, resolved to the reader's schema (Avro schema resolution)."""
         source = io.BytesIO(data)
         try:
             value = fastavro.schemaless_reader(source, self._schema, reader._schema if reader else None)
@@ -79,11 +79,11 @@ class AvroCodec:
         return value
 
     def from_json(self, value: JsonValue) -> bytes:
-        """Binary from a value in Avro's JSON encoding."""
+        """Return the Avro binary of a value in Avro's JSON encoding."""
         return json_to_binary(self._type, value)
 
     def to_json(self, data: bytes) -> JsonValue:
-        """A value in Avro's JSON encoding from binary."""
+        """Return the value of Avro binary in Avro's JSON encoding."""
         return binary_to_json(self._type, data)
 
 

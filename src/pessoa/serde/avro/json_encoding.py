@@ -43,12 +43,12 @@ _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 
 
 def branch_name(kind: AvroType) -> str:
-    """How a value of a union names this branch."""
+    """Return the name by which the JSON encoding of a union's value names this branch."""
     return kind.name if isinstance(kind, Record | EnumType | Fixed) else kind.kind
 
 
 def json_to_binary(kind: AvroType, value: JsonValue) -> bytes:
-    """The binary of a value in Avro's JSON encoding, as a JSON parser gives it. DataProblem if it does not fit."""
+    """Return the Avro binary of a parsed value in Avro's JSON encoding. DataProblem if it does not fit."""
     out = bytearray()
     try:
         _Writer(out).write(kind, value)
@@ -58,7 +58,7 @@ def json_to_binary(kind: AvroType, value: JsonValue) -> bytes:
 
 
 def binary_to_json(kind: AvroType, data: bytes) -> JsonValue:
-    """The value in Avro's JSON encoding. DataProblem if the bytes do not follow the schema to their end."""
+    """Return the value in Avro's JSON encoding. DataProblem if the bytes do not follow the schema to their end."""
     reader = _Reader(data)
     try:
         value = reader.read(kind)
@@ -70,7 +70,8 @@ def binary_to_json(kind: AvroType, data: bytes) -> JsonValue:
 
 
 class _Writer:
-    """`is_default` is for what stands in a schema: the value of a union there names no branch."""
+    """Writes JSON values as Avro binary. `is_default` is for defaults in schemas, where a union's value names no
+    branch."""
 
     def __init__(self, out: bytearray, *, is_default: bool = False) -> None:
         self._out = out
@@ -141,7 +142,7 @@ class _Writer:
                     _refuse_primitive(kind, value)
                 self._out.append(value)
             case "int" | "long":
-                self._number(_whole(kind, value))
+                self._number(_whole_number(kind, value))
             case "float" | "double":
                 if isinstance(value, bool) or not isinstance(value, int | float):
                     _refuse_primitive(kind, value)
@@ -170,7 +171,7 @@ class _Writer:
 
 
 def _find_branch(kind: Union, value: JsonValue) -> tuple[int, JsonValue]:
-    """The branch that a value names, and the value itself."""
+    """Return the index of the branch that a union's value names, and the value without that name."""
     names = [branch_name(branch) for branch in kind.branches]
     if value is None:
         name, inner = "null", None
@@ -183,7 +184,7 @@ def _find_branch(kind: Union, value: JsonValue) -> tuple[int, JsonValue]:
     return names.index(name), inner
 
 
-def _whole(kind: str, value: JsonValue) -> int:
+def _whole_number(kind: str, value: JsonValue) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -267,29 +268,29 @@ class _Reader:
             case EnumType():
                 return self._one_of(kind.symbols, "symbols")
             case Fixed():
-                return self._take(kind.size).decode("latin-1")
+                return self._take_bytes(kind.size).decode("latin-1")
 
     def _primitive(self, kind: str) -> JsonValue:
         match kind:
             case "null":
                 return None
             case "boolean":
-                flag = self._take(1)[0]
+                flag = self._take_bytes(1)[0]
                 if flag > 1:
-                    raise _broken(f"{flag} is no boolean")
+                    raise _corrupt_data(f"{flag} is no boolean")
                 return flag == 1
             case "int" | "long":
                 return self._number(_INT_BITS if kind == "int" else _LONG_BITS)
             case "float" | "double":
                 form = _FLOAT if kind == "float" else _DOUBLE
-                number: float = form.unpack(self._take(form.size))[0]
+                number: float = form.unpack(self._take_bytes(form.size))[0]
                 if math.isfinite(number):
                     return number
                 return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
             case "string":
                 return self._string()
             case _:
-                return self._take(self._number()).decode("latin-1")
+                return self._take_bytes(self._number()).decode("latin-1")
 
     def _blocks(self, item: Callable[[], None]) -> None:
         while count := self._number():
@@ -300,42 +301,42 @@ class _Reader:
             if count > len(self._data) - self.position:
                 self._empty_items += count
                 if self._empty_items > _MAX_EMPTY_ITEMS:
-                    raise _broken(f"{count} items cannot be in {len(self._data) - self.position} bytes")
+                    raise _corrupt_data(f"{count} items cannot be in {len(self._data) - self.position} bytes")
             for _ in range(count):
                 item()
 
     def _one_of(self, choices: list[Choice], what: str) -> Choice:
         number = self._number()
         if not 0 <= number < len(choices):
-            raise _broken(f"there are {len(choices)} {what}, and none is number {number}")
+            raise _corrupt_data(f"there are {len(choices)} {what}, and none is number {number}")
         return choices[number]
 
     def _string(self) -> str:
         try:
-            return self._take(self._number()).decode()
+            return self._take_bytes(self._number()).decode()
         except UnicodeDecodeError as wrong:
-            raise _broken(f"a string is not UTF-8: {wrong.reason}") from None
+            raise _corrupt_data(f"a string is not UTF-8: {wrong.reason}") from None
 
     def _number(self, bits: int = _LONG_BITS) -> int:
         rest = shift = 0
         for _ in range(_MAX_VARINT_BYTES):
-            byte = self._take(1)[0]
+            byte = self._take_bytes(1)[0]
             rest |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 break
         else:
-            raise _broken("a number does not end")
+            raise _corrupt_data("a number does not end")
         if rest >> bits:
-            raise _broken(f"a number has more than {bits} bits")
+            raise _corrupt_data(f"a number has more than {bits} bits")
         return rest >> 1 if rest & 1 == 0 else -(rest >> 1) - 1
 
-    def _take(self, size: int) -> bytes:
+    def _take_bytes(self, size: int) -> bytes:
         if not 0 <= size <= len(self._data) - self.position:
-            raise _broken(f"{size} bytes are wanted, and {len(self._data) - self.position} are left")
+            raise _corrupt_data(f"{size} bytes are wanted, and {len(self._data) - self.position} are left")
         self.position += size
         return self._data[self.position - size : self.position]
 
 
-def _broken(why: str) -> DataProblem:
+def _corrupt_data(why: str) -> DataProblem:
     return DataProblem(f"the bytes do not follow their Avro schema: {why}")

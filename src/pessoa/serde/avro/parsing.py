@@ -46,7 +46,7 @@ Verdicts = dict[tuple[int, int], bool]
 
 
 def parse_avro(text: str, known: Mapping[str, NamedType] | None = None) -> tuple[AvroType, dict[str, NamedType]]:
-    """The schema, and the named types that it defines itself."""
+    """Return the schema, and the named types that it defines itself."""
     try:
         tree = read_json(text)
     except ValueError as wrong:
@@ -64,7 +64,7 @@ def parse_avro(text: str, known: Mapping[str, NamedType] | None = None) -> tuple
 
 class _Parser:
     def __init__(self, known: dict[str, NamedType]) -> None:
-        self._known = known
+        self._known_types = known
         self.defined: dict[str, NamedType] = {}
         # Checked at the end: a default may need a type that is defined further down.
         self._defaults: list[tuple[str, AvroType, JsonValue]] = []
@@ -89,16 +89,16 @@ class _Parser:
             case "fixed":
                 return self._fixed(tree, namespace)
             case "array":
-                return Array(self._inside(tree, "items", namespace), _others(tree, {"type", "items"}))
+                return Array(self._element_type(tree, "items", namespace), _other_properties(tree, {"type", "items"}))
             case "map":
-                return Map(self._inside(tree, "values", namespace), _others(tree, {"type", "values"}))
+                return Map(self._element_type(tree, "values", namespace), _other_properties(tree, {"type", "values"}))
         if kind in PRIMITIVES:
-            return Primitive(kind, _others(tree, {"type"}))
+            return Primitive(kind, _other_properties(tree, {"type"}))
         if isinstance(kind, str):
             return self._by_name(kind, namespace)
         raise SchemaProblem(f"{json.dumps(kind)} is no type")
 
-    def _inside(self, tree: JsonObject, key: str, namespace: str) -> AvroType:
+    def _element_type(self, tree: JsonObject, key: str, namespace: str) -> AvroType:
         if key not in tree:
             raise SchemaProblem(f'an {tree["type"]} needs "{key}": {_short(tree)}')
         return self.type_of(tree[key], namespace)
@@ -107,10 +107,10 @@ class _Parser:
         if name in PRIMITIVES:
             return Primitive(name)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self.defined.get(full) or self._known.get(full)
+        found = self.defined.get(full) or self._known_types.get(full)
         if found is None and "." not in name:
             # Java's parser falls back to the null namespace.
-            found = self.defined.get(name) or self._known.get(name)
+            found = self.defined.get(name) or self._known_types.get(name)
         if found is None:
             raise SchemaProblem(f"nothing is called {name} here")
         return found
@@ -148,14 +148,14 @@ class _Parser:
         return name
 
     def _define(self, named: NamedType) -> None:
-        if named.name in self.defined or named.name in self._known:
+        if named.name in self.defined or named.name in self._known_types:
             raise SchemaProblem(f"{named.name} is defined twice")
         self.defined[named.name] = named
 
     def _record(self, tree: JsonObject, kind: str, namespace: str) -> Record:
         name = self._name_of(tree, namespace)
         space = namespace_of(name)
-        record = Record(name, [], _doc(tree), _aliases(tree, space), _others(tree, _RECORD_KEYS), kind)
+        record = Record(name, [], _doc(tree), _aliases(tree, space), _other_properties(tree, _RECORD_KEYS), kind)
         self._define(record)
         fields = tree.get("fields")
         if not isinstance(fields, list):
@@ -190,7 +190,7 @@ class _Parser:
             order.lower(),
             _doc(tree),
             _aliases(tree, ""),
-            _others(tree, _FIELD_KEYS),
+            _other_properties(tree, _FIELD_KEYS),
         )
 
     def _enum(self, tree: JsonObject, namespace: str) -> EnumType:
@@ -209,7 +209,7 @@ class _Parser:
         if default is not None and (not isinstance(default, str) or default not in names):
             raise SchemaProblem(f"the default {json.dumps(default)} is none of the symbols of the enum {name}")
         space = namespace_of(name)
-        enum = EnumType(name, names, default, _doc(tree), _aliases(tree, space), _others(tree, _ENUM_KEYS))
+        enum = EnumType(name, names, default, _doc(tree), _aliases(tree, space), _other_properties(tree, _ENUM_KEYS))
         self._define(enum)
         return enum
 
@@ -219,7 +219,7 @@ class _Parser:
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= _INT[1]:
             raise SchemaProblem(f"the fixed {name} needs a size in bytes")
         space = namespace_of(name)
-        fixed = Fixed(name, size, _doc(tree), _aliases(tree, space), _others(tree, _FIXED_KEYS))
+        fixed = Fixed(name, size, _doc(tree), _aliases(tree, space), _other_properties(tree, _FIXED_KEYS))
         self._define(fixed)
         return fixed
 
@@ -231,9 +231,10 @@ class _Parser:
 
 
 def fits(kind: AvroType, value: JsonValue, known: Verdicts) -> bool:
-    """Whether a default, as it stands in the JSON of a schema, is one of this type.
+    """Whether a default in the JSON of a schema fits this type.
 
-    `known` remembers records: each may fill in defaults of others, and twenty of them would be a million otherwise.
+    `known` caches the verdicts for records: each may fill in defaults of others, and twenty of them would take a
+    million checks otherwise.
     """
     match kind:
         case Union():
@@ -293,7 +294,7 @@ def _is_names(value: JsonValue) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _others(tree: JsonObject, known: set[str]) -> JsonObject:
+def _other_properties(tree: JsonObject, known: set[str]) -> JsonObject:
     return {key: value for key, value in tree.items() if key not in known}
 
 

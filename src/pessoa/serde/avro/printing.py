@@ -41,7 +41,7 @@ AvroTree: TypeAlias = str | list[JsonValue] | JsonObject
 def print_avro(
     schema: AvroType, own: Container[str] | None = None, *, resolve: bool = False, normalize: bool = False
 ) -> str:
-    """The text. `own` are the names that this schema defines; with None, all of them."""
+    """Return the schema's text. `own` are the names that this schema defines; with None, all of them."""
     return json.dumps(
         avro_tree(schema, own, resolve=resolve, normalize=normalize), ensure_ascii=False, separators=(",", ":")
     )
@@ -50,15 +50,15 @@ def print_avro(
 def avro_tree(
     schema: AvroType, own: Container[str] | None = None, *, resolve: bool = False, normalize: bool = False
 ) -> AvroTree:
-    """The same as a value of JSON."""
+    """Return the schema as a value of JSON; the arguments are those of `print_avro`."""
     return _Printer(None if resolve else own, normalize).tree(schema, "")
 
 
 class _Printer:
     def __init__(self, own: Container[str] | None, normalize: bool) -> None:
-        self._own = own
+        self._own_names = own
         self._normalize = normalize
-        self._written: set[str] = set()
+        self._written_names: set[str] = set()
 
     def tree(self, kind: AvroType, namespace: str) -> AvroTree:
         match kind:
@@ -79,10 +79,12 @@ class _Printer:
             case Union():
                 return [self.tree(branch, namespace) for branch in kind.branches]
             case Record() | EnumType() | Fixed():
-                if kind.name in self._written or (self._own is not None and kind.name not in self._own):
+                if kind.name in self._written_names or (
+                    self._own_names is not None and kind.name not in self._own_names
+                ):
                     space = namespace_of(kind.name)
                     return kind.name if space and space != namespace else simple_name(kind.name)
-                self._written.add(kind.name)
+                self._written_names.add(kind.name)
                 return self._named_type(kind, namespace)
 
     def _named_type(self, kind: NamedType, enclosing: str) -> JsonObject:
@@ -103,7 +105,7 @@ class _Printer:
                 tree["size"] = kind.size
         tree.update(self._sort_properties(kind.properties))
         if kind.aliases:
-            tree["aliases"] = [_relative(alias, space) for alias in self._sort_aliases(kind.aliases)]
+            tree["aliases"] = [_relative_name(alias, space) for alias in self._sort_aliases(kind.aliases)]
         return tree
 
     def _field(self, field: Field, namespace: str) -> JsonObject:
@@ -128,11 +130,11 @@ class _Printer:
 
 
 def _sort_keys(value: JsonValue) -> JsonValue:
-    """The value with the names of every object within it in order."""
+    """Return the value with the names of every object within it sorted."""
     if isinstance(value, dict):
         return {name: _sort_keys(each) for name, each in sorted(value.items())}
     return [_sort_keys(each) for each in value] if isinstance(value, list) else value
 
 
-def _relative(name: str, namespace: str) -> str:
+def _relative_name(name: str, namespace: str) -> str:
     return simple_name(name) if namespace_of(name) == namespace else name

@@ -49,7 +49,7 @@ _DECLARED = {"confluent/meta.proto": _META, "confluent/type/decimal.proto": _DEC
 
 @cache
 def builtin_file(path: str) -> FileDescriptorProto | None:
-    """The file behind an import, if it is one of these."""
+    """Return the built-in file with this import path; None if there is none."""
     if path in _DECLARED:
         return parse_proto(_DECLARED[path], path)
     match = _GOOGLE.match(path)

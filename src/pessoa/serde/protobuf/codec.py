@@ -26,7 +26,7 @@ class ProtobufCodec:
         self._messages = list(file.descriptor.message_types_by_name.values())
 
     def from_json(self, value: Any, message: str | None = None) -> bytes:
-        """Message indexes and binary from JSON."""
+        """Return message indexes and Protobuf binary for a JSON value."""
         indexes, descriptor = self._by_name(message) if message else ((0,), self._at((0,)))
         try:
             parsed = json_format.ParseDict(value, GetMessageClass(descriptor)(), descriptor_pool=self._file.pool)
@@ -35,7 +35,7 @@ class ProtobufCodec:
             raise DataProblem(f"the JSON does not fit the message {descriptor.full_name}: {wrong}") from None
 
     def to_json(self, payload: bytes) -> JsonValue:
-        """JSON from message indexes and binary."""
+        """Return the JSON value for message indexes and Protobuf binary."""
         message = self.read(payload)
         try:
             return json_format.MessageToDict(
@@ -48,7 +48,7 @@ class ProtobufCodec:
             raise DataProblem(f"the bytes are no message {message.DESCRIPTOR.full_name}: {wrong}") from None
 
     def read(self, payload: bytes) -> Message:
-        """The message itself, from message indexes and binary."""
+        """Return the message for message indexes and Protobuf binary."""
         indexes, data = decode_message_indexes(payload)
         descriptor = self._at(indexes)
         try:

@@ -37,7 +37,7 @@ class ProtoFile:
         self.descriptor: FileDescriptor = pool.FindFileByName(proto.name)
 
     def serialized(self) -> bytes:
-        """The FileDescriptorProto in bytes, without uninterpreted options."""
+        """Return the FileDescriptorProto in bytes, without uninterpreted options."""
         proto = _for_pool(self.proto)
         if proto.name == ROOT_NAME:
             proto.name = ""
@@ -45,7 +45,8 @@ class ProtoFile:
 
 
 def read_proto(text: str, name: str = ROOT_NAME) -> FileDescriptorProto:
-    """A schema as it comes: the text of a .proto file, or a FileDescriptorProto in base64, as some clients send it."""
+    """Return the descriptor of a schema: the text of a .proto file, or a FileDescriptorProto in base64, which some
+    clients send."""
     try:
         return parse_proto(text, name)
     except SchemaProblem:
@@ -66,7 +67,7 @@ def _from_base64(text: str) -> FileDescriptorProto | None:
 
 
 def link(proto: FileDescriptorProto, imports: Mapping[str, FileDescriptorProto] | None = None) -> ProtoFile:
-    """Put a file together with its imports, by the path that it imports them with."""
+    """Return the file linked with its imports; `imports` has them by import path."""
     pool = DescriptorPool()
     added: dict[str, FileDescriptorProto] = {}
     for path in proto.dependency:
@@ -121,7 +122,7 @@ def _for_pool(proto: FileDescriptorProto) -> FileDescriptorProto:
 
 
 def walk(messages: Iterable[DescriptorProto]) -> Iterator[DescriptorProto]:
-    """Every message, those inside others too."""
+    """Yield every message, nested ones too."""
     for message in messages:
         yield message
         yield from walk(message.nested_type)
@@ -148,7 +149,7 @@ def _all_options(proto: FileDescriptorProto) -> Iterator[Options]:
 
 
 def _fill_names(proto: FileDescriptorProto, descriptor: FileDescriptor) -> None:
-    """What the pool has resolved, written into the tree."""
+    """Write the full type names, as the pool has resolved them, into the file's tree."""
     for message in proto.message_type:
         _fill_message(message, descriptor.message_types_by_name[message.name])
     _fill_extensions(proto, descriptor)

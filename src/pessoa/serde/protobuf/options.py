@@ -51,7 +51,7 @@ class Option(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of an option of protobuf's own, else nothing."""
+        """The name of an option of protobuf's own; empty for any other option."""
         return self.path[0][0] if len(self.path) == 1 and not self.path[0][1] else ""
 
 
@@ -59,7 +59,7 @@ AGGREGATE = "aggregate"
 
 
 def read_option(cursor: Cursor) -> Option:
-    """`name = value`, wherever it stands."""
+    """Read an option, `name = value`, at the cursor."""
     token = cursor.token
     path = [_name_part(cursor)]
     while cursor.maybe("."):
@@ -70,7 +70,7 @@ def read_option(cursor: Cursor) -> Option:
 
 
 def read_bracketed_options(cursor: Cursor) -> list[Option]:
-    """`[a = 1, b = 2]`, if it is there."""
+    """Read a list of options, `[a = 1, b = 2]`, at the cursor; return an empty list if there is none."""
     if not cursor.maybe("["):
         return []
     options = [read_option(cursor)]
@@ -112,7 +112,7 @@ def _value(cursor: Cursor) -> tuple[str | int | float, str]:
 
 
 def _aggregate(cursor: Cursor) -> str:
-    """The words between braces, as they are, with single blanks."""
+    """Return the tokens between braces, unchanged and separated by single blanks."""
     cursor.expect("{")
     words: list[str] = []
     depth = 1
@@ -137,7 +137,7 @@ def apply_option(options: Options, option: Option) -> None:
         if field is None:
             if not is_extension and place == 0:
                 raise SchemaProblem(f'Option "{name}" unknown', option.token.line, option.token.column)
-            _keep(options, option)
+            _keep_uninterpreted(options, option)
             return
         if place == len(option.path) - 1:
             _set(target, name, option)
@@ -182,7 +182,7 @@ def _set(target: Message, name: str, option: Option) -> None:
         raise wrong() from None
 
 
-def _keep(options: Options, option: Option) -> None:
+def _keep_uninterpreted(options: Options, option: Option) -> None:
     kept = options.uninterpreted_option.add()
     for name, is_extension in option.path:
         kept.name.add(name_part=name, is_extension=is_extension)

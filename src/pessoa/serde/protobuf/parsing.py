@@ -73,7 +73,7 @@ def camel_case(name: str) -> str:
 
 
 def map_entry_name(field: str) -> str:
-    """The name of the message behind a map field."""
+    """Return the name of the entry message that protobuf makes for a map field."""
     camel = camel_case(field)
     return camel[:1].upper() + camel[1:] + "Entry"
 
@@ -83,7 +83,7 @@ class _Parser:
         self._cursor = cursor
         self._file = FileDescriptorProto(name=name)
         # The same names as in the file, where looking one up walks them all.
-        self._imported: set[str] = set()
+        self._imported_names: set[str] = set()
         self._depth = 0
 
     def file(self) -> FileDescriptorProto:
@@ -154,9 +154,9 @@ class _Parser:
             self._file.weak_dependency.append(len(self._file.dependency))
         token = cursor.token
         name = cursor.string()
-        if name in self._imported:
+        if name in self._imported_names:
             raise SchemaProblem(f'import "{name}" is there twice', token.line, token.column)
-        self._imported.add(name)
+        self._imported_names.add(name)
         self._file.dependency.append(name)
         cursor.expect(";")
 

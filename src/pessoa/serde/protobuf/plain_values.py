@@ -33,7 +33,7 @@ def is_map(field: Field) -> bool:
 
 
 def map_entry(field: Field) -> MessageType | None:
-    """The message of a map's entries, with its fields `key` and `value`; None if the field is no map."""
+    """Return the message of a map's entries, with its fields `key` and `value`; None if the field is no map."""
     entry = field.message_type if field.is_repeated else None
     return entry if entry is not None and entry.GetOptions().map_entry else None
 
@@ -45,18 +45,18 @@ def as_dict(message: Message) -> dict[str, object]:
         entry = map_entry(field)
         if entry is not None:
             of_value = entry.fields_by_name["value"]
-            row[field.name] = {key: _plain(of_value, value[key]) for key in value}
+            row[field.name] = {key: _to_plain(of_value, value[key]) for key in value}
         elif field.is_repeated:
-            row[field.name] = [_plain(field, each) for each in value]
+            row[field.name] = [_to_plain(field, each) for each in value]
         elif field.has_presence and not message.HasField(field.name):
             row[field.name] = None
         else:
-            row[field.name] = _plain(field, value)
+            row[field.name] = _to_plain(field, value)
     return row
 
 
-def _plain(field: Field, value: Any) -> object:
-    """The plain value of a member, of the type that protobuf's library gives it."""
+def _to_plain(field: Field, value: Any) -> object:
+    """Return the plain Python value for one that protobuf's library has read: a dict, datetime, enum name or scalar."""
     if field.message_type is not None:
         if field.message_type.full_name == TIMESTAMP:
             return value.ToDatetime(tzinfo=datetime.UTC)
@@ -68,7 +68,8 @@ def _plain(field: Field, value: Any) -> object:
 
 
 def fill(message: Filled, row: Mapping[str, object]) -> Filled:
-    """The message with the values of a row. ValueError or TypeError for what does not fit."""
+    """Fill the message with the values of a row and return it. ValueError or TypeError for a value that does not
+    fit."""
     for name, value in row.items():
         field = message.DESCRIPTOR.fields_by_name.get(name)
         if field is None:
@@ -79,7 +80,7 @@ def fill(message: Filled, row: Mapping[str, object]) -> Filled:
 
 
 def _set(message: Message, field: Field, value: Any) -> None:
-    """Set a field to a value that is not None; that it fits is for `dict`, `iter` and protobuf's setters to say."""
+    """Set a field to a value that is not None; `dict`, `iter` and protobuf's setters raise if it does not fit."""
     target = getattr(message, field.name)
     entry = map_entry(field)
     if entry is not None:

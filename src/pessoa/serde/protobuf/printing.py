@@ -224,7 +224,7 @@ class _Printer:
                 continue
             for each in value if field.is_repeated else [value]:
                 printed += _option(field, each, field.name)
-        printed += [_uninterpreted(each) for each in options.uninterpreted_option]
+        printed += [_print_uninterpreted(each) for each in options.uninterpreted_option]
         return sorted(printed) if self._normalize else printed
 
     def _in_brackets(self, options: list[str]) -> str:
@@ -247,7 +247,7 @@ def _option(field: FieldDescriptor, value: Message | str | bytes | float, name: 
     return [f"{name} = {str(value).lower()}"]
 
 
-def _uninterpreted(option: UninterpretedOption) -> str:
+def _print_uninterpreted(option: UninterpretedOption) -> str:
     name = ".".join(f"({part.name_part})" if part.is_extension else part.name_part for part in option.name)
     if option.HasField("aggregate_value"):
         return f"{name} = {{ {option.aggregate_value} }}"

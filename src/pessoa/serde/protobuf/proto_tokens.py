@@ -83,7 +83,7 @@ def unescape(text: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A string literal, with its quotes."""
+    """Return the text as a string literal, with its quotes."""
     out = []
     for character in text:
         if character in '"\\':

@@ -18,7 +18,7 @@ class Cursor:
         return self._tokens[self._next]
 
     def peek(self) -> Token:
-        """The token after the next."""
+        """Return the token after the next."""
         return self._tokens[min(self._next + 1, len(self._tokens) - 1)]
 
     def take(self) -> Token:
