@@ -60,7 +60,7 @@ class Pattern(NamedTuple):
     pattern_type: PatternType
 
     def __str__(self) -> str:
-        """As the Java client prints it."""
+        """Return the text that the Java client prints for the pattern."""
         return (
             f"ResourcePattern(resourceType={self.kind.name}, name={self.name or '<any>'}, "
             f"patternType={self.pattern_type.name})"
@@ -127,7 +127,7 @@ def create_acls(cluster: Cluster, pattern: Pattern, entries: Iterable[Entry]) ->
 
 
 def delete_acls(cluster: Cluster, pattern: Pattern, entries: Iterable[Entry] | None) -> None:
-    """Delete these entries of what matches the pattern, or with None all of them."""
+    """Delete these entries of the resources that match the pattern, or all entries if None."""
     from pessoa.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     wanted: list[tuple[str | None, str | None, Operation, Permission]]

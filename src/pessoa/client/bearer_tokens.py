@@ -124,7 +124,7 @@ class FileCallback:
 
 
 def for_librdkafka(settings: Mapping[str, str]) -> dict[str, str | FileCallback]:
-    """The settings of OAUTHBEARER in librdkafka's words. Raises `BadSettings`."""
+    """Return the settings of OAUTHBEARER under librdkafka's names. Raises `BadSettings`."""
     found = token_settings(settings)
     if found.location.path is not None:
         return {"oauth_cb": FileCallback(found.location.path)}

@@ -47,7 +47,7 @@ class Connection:
         try:
             # As bytes the name is taken as it is; as text the codec for international names would be imported for it.
             name = host.encode() if host.isascii() else host
-            self._socket = socket.create_connection((name, port), timeout=_left(deadline))  # type: ignore[arg-type]
+            self._socket = socket.create_connection((name, port), timeout=_remaining_s(deadline))  # type: ignore[arg-type]
         except OSError as error:
             raise ConnectionFailed(f"{host}:{port}: {error.strerror or error}") from error
         try:
@@ -71,7 +71,7 @@ class Connection:
         self._socket.close()
 
     def use(self, secured: socket.socket) -> None:
-        """Use this TLS socket from here on."""
+        """Send and receive over this TLS socket from now on."""
         self._socket = secured
 
     def version_for(self, kind: type[Message]) -> int:
@@ -94,7 +94,7 @@ class Connection:
         self._correlation_id += 1
         frame = b"".join(request_frame(request, version, self._correlation_id, self._client_id))
         try:
-            self._socket.settimeout(_left(deadline))
+            self._socket.settimeout(_remaining_s(deadline))
             self._socket.sendall(frame)
             data = self._receive(deadline)
         except OSError as error:
@@ -116,7 +116,7 @@ class Connection:
         data = bytearray(size)
         view, filled = memoryview(data), 0
         while filled < size:
-            self._socket.settimeout(_left(deadline))
+            self._socket.settimeout(_remaining_s(deadline))
             count = self._socket.recv_into(view[filled:])
             if count == 0:
                 raise OSError("the broker closed the connection")
@@ -150,7 +150,7 @@ class Connection:
         # A broker that does not know our version answers in version 0, with the error and its own range (KIP-511).
         newest = ApiVersionsRequest.versions.last
         frame = b"".join(request_frame(request, newest, self._correlation_id, self._client_id))
-        self._socket.settimeout(_left(deadline))
+        self._socket.settimeout(_remaining_s(deadline))
         self._socket.sendall(frame)
         data = self._receive(deadline)
         if int.from_bytes(data[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION:
@@ -162,7 +162,7 @@ class Connection:
         return found
 
 
-def _left(deadline: float) -> float:
+def _remaining_s(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("the time is up")

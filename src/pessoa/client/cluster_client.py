@@ -51,7 +51,7 @@ class Node(NamedTuple):
     is_fenced: bool = False
 
     def __str__(self) -> str:
-        """As the Java client prints a node."""
+        """Return the text that the Java client prints for a node."""
         fenced = "true" if self.is_fenced else "false"
         return f"{self.host}:{self.port} (id: {self.node_id} rack: {self.rack or 'null'} isFenced: {fenced})"
 
@@ -63,7 +63,7 @@ class NodesAnswer(NamedTuple):
 
 
 def parse_addresses(text: str) -> list[tuple[str, int]]:
-    """`host:port,host:port`; an IPv6 address stands in brackets."""
+    """Return the addresses in `host:port,host:port`; an IPv6 address stands in brackets. Raises BadSettings."""
     addresses = []
     for part in text.split(","):
         part = part.strip()
@@ -80,7 +80,8 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
 
 
 class Cluster:
-    """`with Cluster("localhost:9092") as cluster: cluster.ask(…)`. `settings` are those of Kafka's Java clients."""
+    """A blocking client of a cluster: `with Cluster("localhost:9092") as cluster: cluster.ask(…)`. `settings` are
+    those of Kafka's Java clients."""
 
     def __init__(
         self,
@@ -90,7 +91,8 @@ class Cluster:
         controllers: bool = False,
         on_silence: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_silence` is called with the reason, once, if at first no broker answers at any of the addresses."""
+        """Make the client. `on_silence` is called with the reason, once, if at first no broker answers at any of the
+        addresses."""
         self._on_silence = on_silence
         self.settings = dict(settings or {})
         self._bootstrap = parse_addresses(addresses)
@@ -101,7 +103,7 @@ class Cluster:
         self._backoff_s = self._number("retry.backoff.ms", RETRY_BACKOFF_MS) / 1000
         self._nodes: dict[int, Node] = {}
         self._by_node: dict[int, Connection] = {}
-        self._any: Connection | None = None
+        self._any_connection: Connection | None = None
 
     def __repr__(self) -> str:
         return f"<Cluster at {self._bootstrap}, {len(self._nodes)} nodes known>"
@@ -115,10 +117,10 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        for connection in (*self._by_node.values(), *([self._any] if self._any else ())):
+        for connection in (*self._by_node.values(), *([self._any_connection] if self._any_connection else ())):
             connection.close()
         self._by_node.clear()
-        self._any = None
+        self._any_connection = None
 
     # Requests.
 
@@ -133,16 +135,17 @@ class Cluster:
         timeout_ms: int | None = None,
         last_version: int | None = None,
     ) -> R:
-        """The answer of a node, or of any node. `name` is what the Java client calls this, for the error message.
+        """Send a request to `node`, or to any node, and return the response. `name` is the Java client's name of the
+        call, for the error message.
 
-        Where a coordinator is asked and cannot be reached, NETWORK_EXCEPTION: there may be another one by now.
+        Raises RequestFailed with NETWORK_EXCEPTION if `coordinator` cannot be reached: there may be another by now.
         """
         deadline = self.deadline(timeout_ms)
-        asked = node if coordinator is None else coordinator
+        target_node = node if coordinator is None else coordinator
         while True:
             connection: Connection | None = None
             try:
-                connection = self._connection(asked, deadline)
+                connection = self._connection(target_node, deadline)
                 waits = max(self._request_timeout_ms, timeout_ms or 0) / 1000
                 version = None if last_version is None else min(last_version, connection.version_for(type(request)))
                 return connection.send(request, answer, min(deadline, time.monotonic() + waits), version)
@@ -164,7 +167,7 @@ class Cluster:
                 if time.monotonic() + self._backoff_s >= deadline:
                     raise TimedOut(f"Call(callName={name}) timed out: {failure}") from failure
                 if self.asks_controllers and failure.code in _LOST_LEAD:
-                    self._forget(self._any)
+                    self._forget(self._any_connection)
                 time.sleep(self._backoff_s)
 
     def deadline(self, timeout_ms: int | None = None) -> float:
@@ -186,7 +189,7 @@ class Cluster:
         return NodesAnswer(found.cluster_id, found.controller_id, nodes)
 
     def nodes(self) -> list[Node]:
-        """The live nodes, by id."""
+        """Return the live nodes, sorted by id."""
         return sorted(self.describe(name="listNodes").nodes)
 
     def remember(self, nodes: list[Node]) -> None:
@@ -215,14 +218,15 @@ class Cluster:
     # Connections.
 
     def connection(self, node: int | None = None) -> Connection:
-        """The connection to a node, for callers that need its API versions, or several answers from the same node."""
+        """Return the connection to a node, for callers that need its API versions, or several responses of the same
+        node."""
         return self._connection(node, self.deadline())
 
     def _connection(self, node_id: int | None, deadline: float) -> Connection:
         if node_id is None:
-            if self._any is None:
-                self._any = self._first_that_answers(deadline)
-            return self._any
+            if self._any_connection is None:
+                self._any_connection = self._first_that_answers(deadline)
+            return self._any_connection
         if node_id not in self._by_node:
             node = self._nodes.get(node_id)
             if node is None:
@@ -230,8 +234,9 @@ class Cluster:
                 node = self._nodes.get(node_id)
             if node is None:
                 raise ConnectionFailed(f"node {node_id} is not known to the cluster")
-            if self._any is not None and (self._any.host, self._any.port) == (node.host, node.port):
-                return self._any
+            shared = self._any_connection
+            if shared is not None and (shared.host, shared.port) == (node.host, node.port):
+                return shared
             self._by_node[node_id] = self._open(node.host, node.port, deadline)
         return self._by_node[node_id]
 
@@ -270,8 +275,8 @@ class Cluster:
         if connection is None:
             return
         connection.close()
-        if self._any is connection:
-            self._any = None
+        if self._any_connection is connection:
+            self._any_connection = None
         self._by_node = {node: kept for node, kept in self._by_node.items() if kept is not connection}
 
     def _wait_or_give_up(self, deadline: float, name: str, failure: ConnectionFailed) -> None:

@@ -17,7 +17,8 @@ ATTEMPT_MS = 1000
 
 
 async def wait_for_cluster_id(servers: str, settings: Mapping[str, str], timeout_s: float) -> str:
-    """`settings` are those of the Java clients; TopicUnavailable if no broker answers in time."""
+    """Return the cluster id as soon as a broker answers; TopicUnavailable if none does in time. `settings` are those
+    of the Java clients."""
 
     def ask() -> str:
         with Cluster(servers, {**settings, "default.api.timeout.ms": str(ATTEMPT_MS)}) as cluster:

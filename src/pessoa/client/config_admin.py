@@ -67,7 +67,7 @@ Resource = tuple[ResourceType, str]
 def describe_configs(
     cluster: Cluster, resources: Sequence[Resource], *, synonyms: bool = False
 ) -> dict[Resource, list[Entry]]:
-    """The entries of each resource in the broker's order. What a broker says about itself only it can answer."""
+    """Return the entries of each resource in the broker's order. Configs of a broker are requested from that broker."""
     found: dict[Resource, list[Entry]] = {}
     for node, part in _by_node(resources).items():
         found |= _describe(cluster, part, node, synonyms)
@@ -143,7 +143,7 @@ def alter_configs(cluster: Cluster, resource: Resource, changes: Iterable[Change
 
 
 def list_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
-    """The names of the resources of a kind that have a configuration of their own."""
+    """Return the names of the resources of this type that have a configuration of their own."""
     from pessoa.wire.api.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
     request = ListConfigResourcesRequest(resource_types=[kind])

@@ -57,7 +57,7 @@ class Group(NamedTuple):
 
 
 def list_groups(cluster: Cluster, *, states: Sequence[str] = (), kinds: Sequence[str] = ()) -> list[GroupListing]:
-    """The groups of every broker: each knows those that it coordinates."""
+    """Return the groups of all brokers: each broker lists the groups that it coordinates."""
     from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 
     request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
@@ -83,12 +83,12 @@ def describe_group(cluster: Cluster, group_id: str) -> Group:
 
 
 def at_coordinator(cluster: Cluster, group_id: str, attempt: Callable[[int], T]) -> T:
-    """Call with the coordinator's id, and again with the new coordinator's if it moved."""
+    """Return what `attempt` returns for the coordinator's id; it is called again if the coordinator has moved."""
 
-    def once() -> T:
+    def attempt_at_coordinator() -> T:
         return attempt(cluster.coordinator(group_id))
 
-    return cluster.retried(once, name="findCoordinator")
+    return cluster.retried(attempt_at_coordinator, name="findCoordinator")
 
 
 def _describe(cluster: Cluster, group_id: str, node: int) -> Group:
@@ -180,7 +180,7 @@ def _assignment(data: bytes) -> list[TopicPartition]:
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, Committed]:
-    """Every offset that the group has committed."""
+    """Return every offset that the group has committed."""
     from pessoa.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
@@ -248,7 +248,8 @@ def delete_group(cluster: Cluster, group_id: str) -> None:
 def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return the outcome for each partition. Raises RequestFailed if the group as a whole is refused."""
+    """Delete committed offsets, and return the outcome for each partition. Raises RequestFailed if the group as a
+    whole is refused."""
     from pessoa.wire.api.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,

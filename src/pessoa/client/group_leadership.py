@@ -22,7 +22,8 @@ _REJOIN_S = 1.0
 
 
 class GroupLeadership:
-    """`changed` is called, in a thread of its own, with whether this instance leads."""
+    """Elects a leader among the members of a consumer group. `changed` is called, in a thread of its own, with
+    whether this instance leads."""
 
     def __init__(
         self,
@@ -32,11 +33,11 @@ class GroupLeadership:
         changed: Callable[[bool], None],
         log: logging.Logger,
     ) -> None:
-        """`settings` are the consumer's, in librdkafka's words."""
+        """Make a member that has not joined; `settings` are the consumer's, under librdkafka's names."""
         self._settings = settings
         self._group_id = group_id
         self._topic = topic
-        self._changed = changed
+        self._on_change = changed
         self._log = log
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{group_id}-leadership", daemon=True)
@@ -104,4 +105,4 @@ class GroupLeadership:
         if leads != self.is_leader:
             self._log.info("this instance of %s %s", self._group_id, "leads" if leads else "does not lead")
             self.is_leader = leads
-            self._changed(leads)
+            self._on_change(leads)

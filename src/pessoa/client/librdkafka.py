@@ -71,13 +71,13 @@ _SECURITY = ("security.", "sasl.", "ssl.")
 
 
 def security_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of a client's settings (Java's names) that say who it is and whom it trusts."""
+    """Return the settings of a client (Java's names) for its login and for the certificates that it trusts."""
     return {key: value for key, value in settings.items() if key.startswith(_SECURITY)}
 
 
 def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> dict[str, Any]:
-    """The same settings in librdkafka's words. `warn` is told about what it has no word for. Values are texts, but the
-    callback for the tokens of OAUTHBEARER, where they are in a file."""
+    """Return the settings under librdkafka's names. `warn` is called with a sentence for each setting that
+    librdkafka does not have. Values are texts, except the token callback of OAUTHBEARER if tokens are in a file."""
     bearer = _bearer(settings)
     found = _java_stores(settings)
     read_stores = {_STORE_OF[key] for key in found}
@@ -110,7 +110,10 @@ def to_librdkafka(settings: Mapping[str, str], warn: Callable[[str], None]) -> d
     if "ssl.certificate.location" in found:
         # A PEM store has no password of its own, and librdkafka would take one to mean PKCS#12.
         found.pop("ssl.keystore.password", None)
-    return {**_known({**found, **_texts(bearer)}, warn), **{name: one for name, one in bearer.items() if callable(one)}}
+    return {
+        **_without_unknown({**found, **_texts(bearer)}, warn),
+        **{name: one for name, one in bearer.items() if callable(one)},
+    }
 
 
 def _bearer(settings: Mapping[str, str]) -> dict[str, str | FileCallback]:
@@ -137,8 +140,8 @@ def _java_stores(settings: Mapping[str, str]) -> dict[str, str]:
 def is_passing(error: KafkaError) -> bool:
     """Whether the same request may succeed in a moment.
 
-    librdkafka marks those errors of a transactional producer that may be tried again, and says nothing of those of a
-    consumer or an admin client. For errors that brokers send the table of `pessoa.wire.errors` knows.
+    librdkafka marks the retriable errors of a transactional producer, but not those of a consumer or an admin client.
+    Errors that brokers send are looked up in the table of `pessoa.wire.errors`.
     """
     if error.fatal():
         return False
@@ -150,13 +153,13 @@ _SERIALISERS = ("schema.registry.", "basic.auth.", "bearer.auth.")
 
 
 def serialiser_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of a client's settings that are for its serialisers, and `client/registry_client.py`: where the schema
-    registry is, and how to log in there."""
+    """Return the settings of a client for its serialisers and `client/registry_client.py`: where the schema registry
+    is, and how to log in there."""
     return {key: value for key, value in settings.items() if key.startswith(_SERIALISERS)}
 
 
 def check_addresses(servers: str, client: str) -> None:
-    """Raise for an invalid address: librdkafka would retry it for minutes."""
+    """Raise CannotConstruct for an invalid address: librdkafka would retry it for minutes."""
     from pessoa.client.client_errors import BadSettings, CannotConstruct
     from pessoa.client.cluster_client import parse_addresses
 
@@ -173,7 +176,7 @@ def _credentials(settings: Mapping[str, str]) -> dict[str, str]:
     return {f"sasl.{name}": found[name] for name in ("username", "password") if name in found}
 
 
-def _known(settings: dict[str, str], warn: Callable[[str], None]) -> dict[str, str]:
+def _without_unknown(settings: dict[str, str], warn: Callable[[str], None]) -> dict[str, str]:
     """Return the settings without those that this librdkafka does not know; unusual ones are tried on it."""
     from confluent_kafka import KafkaException, Producer
 

@@ -17,7 +17,7 @@ JAAS = "sasl.jaas.config"
 
 
 def login_options(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """The options by name; none if there is no such setting. Raises `BadSettings`."""
+    """Return the options of `sasl.jaas.config` by name; none if it is not set. Raises `BadSettings`."""
     text = settings.get(JAAS, "")
     if not text.strip():
         return {}

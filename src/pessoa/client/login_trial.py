@@ -21,13 +21,13 @@ _CLIENT_ID = "pessoa-login-trial"
 
 
 def can_log_in(settings: Mapping[str, str]) -> bool:
-    """Whether users log in with a name and a password where these settings of a client lead."""
+    """Whether the listener of these client settings takes logins with a name and a password."""
     protocol, mechanism = settings.get("security.protocol", "").upper(), settings.get("sasl.mechanism", "")
     return protocol.startswith("SASL_") and mechanism in MECHANISMS
 
 
 def with_user(settings: Mapping[str, str], name: str, password: str) -> dict[str, str]:
-    """The settings of a client (Java's names), with the login of another user."""
+    """Return the settings of a client (Java's names), with the login of another user."""
     mechanism = settings["sasl.mechanism"]
     return {**settings, "sasl.jaas.config": jaas_text(mechanism, {"username": name, "password": password})}
 
@@ -41,16 +41,16 @@ def log_in(
     *,
     with_operations: bool = False,
 ) -> int | None:
-    """Log in to the first broker that answers, and leave: None if the login is refused, else which operations on the
-    cluster the user is allowed (bits by Kafka's numbers; 0 if not asked for). `ConnectionFailed` if no broker answers.
-    """
+    """Log in to the first broker that answers, and disconnect. Return None if the login is refused, else the
+    operations on the cluster that the user is allowed (bits by Kafka's numbers; 0 without `with_operations`).
+    `ConnectionFailed` if no broker answers."""
     return log_in_with(servers, with_user(settings, name, password), timeout_s, with_operations=with_operations)
 
 
 def log_in_with(
     servers: str, settings: Mapping[str, str], timeout_s: float, *, with_operations: bool = False
 ) -> int | None:
-    """The same with the login that stands in the settings."""
+    """Do as `log_in` does, with the login in the settings."""
     deadline = time.monotonic() + timeout_s
     failure: ConnectionFailed | None = None
     for host, port in parse_addresses(servers):

@@ -39,7 +39,7 @@ class FoundOffset(NamedTuple):
 
 
 def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, int]:
-    """The leader of every partition of these topics, -1 for one without."""
+    """Return the leader of every partition of these topics, -1 for a partition without a leader."""
     return {
         (topic.name, part.partition): part.leader
         for topic in metadata(cluster, sorted(set(topics)), strict=False)
@@ -50,7 +50,7 @@ def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, int
 def list_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = _READ_UNCOMMITTED
 ) -> dict[TopicPartition, FoundOffset | RequestFailed]:
-    """For each partition the offset at a time, or the error with which its leader refused."""
+    """Return for each partition the offset at its timestamp, or the error with which its leader refused."""
     known = leaders(cluster, (topic for topic, _ in wanted))
     found: dict[TopicPartition, FoundOffset | RequestFailed] = {}
     by_leader: dict[int, list[TopicPartition]] = {}

@@ -23,7 +23,7 @@ _SALT_BYTES = 20
 
 
 class Match(NamedTuple):
-    """Which entities of a type are meant: all, the default one, or one by its name."""
+    """A filter for the entities of a type: all, the default entity, or one by its name."""
 
     kind: str
     name: str | None = None
@@ -50,7 +50,7 @@ class Credential(NamedTuple):
 
 
 def describe_quotas(cluster: Cluster, matches: Sequence[Match]) -> list[tuple[Entity, dict[str, float]]]:
-    """The quotas of entities that consist of exactly these types."""
+    """Return the quotas of the matching entities that consist of exactly these types."""
     from pessoa.wire.api.describe_client_quotas import (
         ComponentData,
         DescribeClientQuotasRequest,
@@ -101,7 +101,7 @@ def alter_quotas(cluster: Cluster, entity: Entity, values: Mapping[str, float | 
 
 
 def describe_credentials(cluster: Cluster, users: Sequence[str] | None) -> dict[str, list[tuple[Mechanism, int]]]:
-    """Mechanisms and iterations of these users, or of all; a user without credentials is left out."""
+    """Return the SCRAM mechanisms and iterations of these users, or of all; a user without credentials is left out."""
     from pessoa.wire.api.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
         DescribeUserScramCredentialsResponse,

@@ -38,7 +38,7 @@ def list_reassignments(cluster: Cluster) -> dict[TopicPartition, Ongoing]:
 def alter_reassignments(
     cluster: Cluster, wanted: Mapping[TopicPartition, list[int] | None], *, allow_factor_change: bool = True
 ) -> dict[TopicPartition, RequestFailed]:
-    """Start moving partitions to these replicas, or with None stop. What was refused is returned."""
+    """Start to move partitions to these replicas, or cancel with None. Return the partitions that were refused."""
     from pessoa.wire.api.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         AlterPartitionReassignmentsResponse,
@@ -65,7 +65,7 @@ def alter_reassignments(
 
 
 def replica_directories(cluster: Cluster, brokers: Iterable[int]) -> dict[tuple[str, int, int], tuple[str, str | None]]:
-    """For each topic, partition and broker: the directory of the replica, and the one it is being moved to."""
+    """Return for each topic, partition and broker the directory of the replica, and the one it is being moved to."""
     from pessoa.wire.api.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
     current: dict[tuple[str, int, int], str] = {}

@@ -50,7 +50,7 @@ _SHOWN_CHARACTERS = 200
 
 
 class RegistryFailed(Exception):
-    """The registry did not answer, or its answer was no."""
+    """The registry did not answer, or refused."""
 
 
 class RegistryRefused(RegistryFailed):
@@ -63,9 +63,10 @@ class RegistryRefused(RegistryFailed):
 
 
 class RegistryUnreachable(RegistryFailed):
-    """No registry answered, or none in a way that can be understood.
+    """No registry answered with a valid response.
 
-    `reason` is what the last one that was tried did; `status` its HTTP status if it refused without saying why, or 0.
+    `reason` is the failure of the last registry that was tried; `status` its HTTP status if it refused without a
+    message, or 0.
     """
 
     def __init__(self, message: str, reason: str = "", status: int = 0) -> None:
@@ -81,7 +82,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True):
-    """A schema as the registry describes it. `version` and `subject` are missing where it is asked for by id."""
+    """A schema as the registry describes it. A look-up by id returns no `version` and no `subject`."""
 
     schema: str
     id: int = 0
@@ -145,13 +146,13 @@ def by_version(subject: str, version: int | str = "latest") -> Question[Register
 
 
 def look_up(subject: str, schema: RegisteredSchema, *, is_final: bool = False) -> Question[RegisteredSchema]:
-    """The version under which this subject has this schema."""
+    """Return the registered version of this schema under the subject."""
     answer = yield Request("POST", _path(subject), _body(schema), is_final)
     return msgspec.json.decode(answer, type=RegisteredSchema)
 
 
 def register(subject: str, schema: RegisteredSchema, *, is_final: bool = False) -> Question[int]:
-    """The id of the schema, which the subject has from then on."""
+    """Register the schema under the subject, and return its id."""
     answer = yield Request("POST", f"{_path(subject)}/versions", _body(schema), is_final)
     return msgspec.json.decode(answer, type=_Registered).id
 
@@ -237,7 +238,7 @@ class _Client:
         return f"<{type(self).__name__} of {self._shown_urls()}>"
 
     def _shown_urls(self) -> str:
-        """The addresses, without the credentials that may stand in them."""
+        """Return the addresses, without the credentials that may be in them."""
         return ", ".join(url.replace(f"{urlsplit(url).netloc.rpartition('@')[0]}@", "", 1) for url in self._urls)
 
     def _headers(self) -> dict[str, str]:
@@ -309,7 +310,7 @@ class _Client:
 
 
 class RegistryClient(_Client):
-    """Blocks. It may be pickled; the copy opens connections of its own."""
+    """A blocking client of schema registries. It may be pickled; the copy opens connections of its own."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__(settings)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StartOffset(NamedTuple):
-    """The start offset of a share partition. None stands for what the coordinator does not know yet."""
+    """The start offset of a share partition; None for values that the coordinator does not know yet."""
 
     offset: int | None
     leader_epoch: int | None
@@ -96,9 +96,9 @@ def share_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, Start
 def alter_share_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Move the start offsets of a group without members, which comes into being with it if need be.
+    """Set the start offsets of a share group without members, and return the outcome for each partition.
 
-    What became of each partition is returned. Raises RequestFailed where the group as a whole is refused.
+    The group is created if it does not exist. Raises RequestFailed if the group as a whole is refused.
     """
     from pessoa.wire.api.alter_share_group_offsets import (
         AlterShareGroupOffsetsRequest,
@@ -129,7 +129,8 @@ def alter_share_offsets(
 
 
 def delete_share_offsets(cluster: Cluster, group_id: str, topics: Iterable[str]) -> dict[str, RequestFailed | None]:
-    """Delete the start offsets of whole topics from a group without members; the refusal of each topic, or None."""
+    """Delete the start offsets of whole topics from a group without members; return the refusal of each topic, or
+    None."""
     from pessoa.wire.api.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,
         DeleteShareGroupOffsetsRequestTopic,

@@ -66,7 +66,8 @@ class TableReader:
         *,
         admin: ClientSettings | None = None,
     ) -> None:
-        """`settings` are the consumer's, and `admin` those of the client that creates topics, if they are others."""
+        """Make a reader that has not started. `settings` are the consumer's, and `admin` those of the client that
+        creates topics, if they differ."""
         self._name = name
         self._settings = {**_QUIET, **settings}
         self._admin_settings = {**_QUIET, **(admin or settings)}
@@ -75,11 +76,11 @@ class TableReader:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
-        self._moved = threading.Condition()
+        self._progress = threading.Condition()
         # The next offset to be replayed.
         self._positions: dict[TablePartition, int] = {}
         # Partitions whose end has not been seen.
-        self._unread: set[TablePartition] = set()
+        self._unread_partitions: set[TablePartition] = set()
 
     def __repr__(self) -> str:
         return f"<TableReader {self._name} of {', '.join(each.name for each in self._tables)}: {self._positions}>"
@@ -87,12 +88,14 @@ class TableReader:
     def start(self, timeout_s: float = TIMEOUT_S) -> None:
         """Create the topics that are missing, check the others, and begin to read."""
         admin = AdminClient(self._admin_settings)
-        self._unread = {
+        self._unread_partitions = {
             TablePartition(table.name, number)
             for table in self._tables
             for number in ensure_topic(admin, table, timeout_s, self._stop)
         }
-        self._thread = threading.Thread(target=self._read, args=(sorted(self._unread),), name=self._name, daemon=True)
+        self._thread = threading.Thread(
+            target=self._read, args=(sorted(self._unread_partitions),), name=self._name, daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -102,7 +105,7 @@ class TableReader:
 
     def wait_for_end(self, timeout_s: float = TIMEOUT_S) -> None:
         """Return when all rows up to the end offsets at the start have been replayed."""
-        self._wait(lambda: not self._unread, timeout_s, "could not be read to its end")
+        self._wait(lambda: not self._unread_partitions, timeout_s, "could not be read to its end")
 
     def wait_until(self, partition: TablePartition, offset: int, timeout_s: float = TIMEOUT_S) -> None:
         """Return when the row at this offset has been replayed."""
@@ -111,8 +114,8 @@ class TableReader:
         )
 
     def _wait(self, holds: Callable[[], bool], timeout_s: float, trouble: str) -> None:
-        with self._moved:
-            self._moved.wait_for(lambda: holds() or self._failure is not None, timeout_s)
+        with self._progress:
+            self._progress.wait_for(lambda: holds() or self._failure is not None, timeout_s)
             if not holds():
                 why = self._failure or f"not within {timeout_s:.0f} s"
                 raise TopicUnavailable(f"{self._name} {trouble}: {why}")
@@ -135,16 +138,16 @@ class TableReader:
             while not self._stop.is_set():
                 first = consumer.poll(_POLL_S)
                 if first is not None:
-                    self._take([first, *consumer.consume(_BATCH, 0)])
+                    self._replay_messages([first, *consumer.consume(_BATCH, 0)])
         except Exception as failure:
             log.exception("%s could not be read any further", self._name)
-            with self._moved:
+            with self._progress:
                 self._failure = failure
-                self._moved.notify_all()
+                self._progress.notify_all()
         finally:
             consumer.close()
 
-    def _take(self, messages: Sequence[Message]) -> None:
+    def _replay_messages(self, messages: Sequence[Message]) -> None:
         rows: list[Row] = []
         positions: dict[TablePartition, int] = {}
         ends: set[TablePartition] = set()
@@ -160,10 +163,10 @@ class TableReader:
             else:
                 log.warning("%s, reading %s: %s", self._name, partition.topic, error)
         self._replay(Batch(rows, positions, frozenset(ends)))
-        with self._moved:
+        with self._progress:
             self._positions.update(positions)
-            self._unread -= ends
-            self._moved.notify_all()
+            self._unread_partitions -= ends
+            self._progress.notify_all()
 
 
 class TableWriter:

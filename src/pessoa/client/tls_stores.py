@@ -23,7 +23,7 @@ _HEAD_BYTES = 4096
 
 
 def client_tls_settings(settings: Mapping[str, str]) -> TlsSettings:
-    """The `ssl.*` settings among a client's."""
+    """Return the `ssl.*` settings of a client; the type of a PEM store is detected if it is not set."""
     found = TlsSettings.of(settings)
     if "ssl.truststore.type" not in settings and _is_pem(found.truststore_location):
         found = replace(found, truststore_type="PEM")
@@ -43,8 +43,8 @@ def tls_context(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def stores_as_pem(settings: Mapping[str, str]) -> dict[str, str]:
-    """Java's stores in the words of librdkafka, which reads PEM: `ssl.ca.pem`, `ssl.certificate.pem`, `ssl.key.pem`.
-    Stores that are PEM are left out."""
+    """Return the contents of Java's stores under librdkafka's names, as PEM: `ssl.ca.pem`, `ssl.certificate.pem`,
+    `ssl.key.pem`. Stores that are PEM are left out."""
     from pessoa.security.tls.stores import read_key_store, read_trust_store
 
     tls = client_tls_settings(settings)

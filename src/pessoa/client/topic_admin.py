@@ -45,7 +45,7 @@ class NewTopic(NamedTuple):
 
 
 def list_topics(cluster: Cluster, *, internal: bool = True) -> dict[str, TopicInfo]:
-    """Every topic by name."""
+    """Return every topic by name."""
     found = metadata(cluster, None, name="listTopics")
     return {topic.name: topic for topic in found if internal or not topic.is_internal}
 
@@ -53,7 +53,7 @@ def list_topics(cluster: Cluster, *, internal: bool = True) -> dict[str, TopicIn
 def metadata(
     cluster: Cluster, names: Iterable[str] | None, *, name: str = "describeTopics", strict: bool = True
 ) -> list[TopicInfo]:
-    """What Metadata says of these topics, or of all; topics that do not exist are an error, or left out."""
+    """Return the Metadata of these topics, or of all. Topics that do not exist raise if `strict`, else are left out."""
     wanted = None if names is None else [MetadataRequestTopic(name=topic) for topic in names]
     request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
     return cluster.retried(lambda: _metadata(cluster, request, name, strict), name=name) if strict else _metadata(
@@ -89,7 +89,7 @@ def _metadata(cluster: Cluster, request: MetadataRequest, name: str, strict: boo
 
 
 def describe_topics(cluster: Cluster, names: Sequence[str], page_size: int = 2000) -> list[TopicInfo]:
-    """Topics with their partitions, the eligible leaders included where the broker knows of them."""
+    """Return the topics with their partitions, and with eligible leader replicas if the broker supports them."""
     from pessoa.wire.api.describe_topic_partitions import DescribeTopicPartitionsRequest
     from pessoa.wire.catalogue import ApiKey
 
@@ -175,7 +175,7 @@ def create_topic(cluster: Cluster, topic: NewTopic) -> None:
 
 
 def create_partitions(cluster: Cluster, totals: Mapping[str, tuple[int, Assignment | None]]) -> None:
-    """Extend topics to so many partitions; the assignment, if there is one, is of the new partitions."""
+    """Extend each topic to its total of partitions; an assignment, if given, is for the new partitions."""
     from pessoa.wire.api.create_partitions import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,

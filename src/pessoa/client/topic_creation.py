@@ -31,7 +31,7 @@ _COMPACT = "compact"
 
 
 class TopicUnavailable(RuntimeError):
-    """A topic cannot be created, read or written; the sentence says why, and `may_pass` whether it may in a moment."""
+    """A topic cannot be created, read or written; the message says why, and `may_pass` whether a retry may succeed."""
 
     def __init__(self, sentence: str, *, may_pass: bool = False) -> None:
         super().__init__(sentence)
@@ -59,14 +59,15 @@ class TopicSpec:
 
 
 def table_spec(name: str, *, partitions: int = 1, replication_factor: int = 3) -> TopicSpec:
-    """A topic that keeps the last row of each key."""
+    """Return the specification of a compacted topic, which keeps the last row of each key."""
     return TopicSpec(name, partitions, replication_factor, {"cleanup.policy": _COMPACT}, IfExists.CHECK)
 
 
 def ensure_topic(
     admin: AdminClient, wanted: TopicSpec, timeout_s: float = TIMEOUT_S, stop: threading.Event | None = None
 ) -> list[int]:
-    """Create the topic or see that it will do, and return its partitions; TopicUnavailable if neither can be done."""
+    """Create the topic or check that the existing one will do, and return its partitions; TopicUnavailable if
+    neither works."""
     from confluent_kafka import KafkaError, KafkaException
 
     stop = stop or threading.Event()
@@ -83,7 +84,7 @@ def ensure_topic(
                 else:
                     _check(admin, wanted, known)
                 is_ensured = True
-            if known is not None and known.error is None and len(known.partitions) >= _least(wanted):
+            if known is not None and known.error is None and len(known.partitions) >= _least_partition_count(wanted):
                 return sorted(known.partitions)
         except KafkaException as failure:
             error: KafkaError = failure.args[0]
@@ -111,7 +112,7 @@ def delete_topic(admin: AdminClient, name: str, timeout_s: float = TIMEOUT_S) ->
         log.warning("the topic %s cannot be deleted: no broker answered", name)
 
 
-def _least(wanted: TopicSpec) -> int:
+def _least_partition_count(wanted: TopicSpec) -> int:
     """Return how many partitions the brokers' metadata must show."""
     return wanted.partitions if wanted.if_exists is IfExists.GROW else 1
 
