@@ -57,13 +57,13 @@ def test_a_commit_that_waits_for_a_broker_does_not_undo_what_a_user_sets_after_t
     eventually(lambda: committed(servers) == [5])
     broker.kill()
     groups.commit("shown", [("stopped", 0, 7)])
-    eventually(lambda: groups._at_work == "shown", pause_s=0.001)
+    eventually(lambda: groups._current_group == "shown", pause_s=0.001)
     assert groups.stop_committing("shown", 0.2)
     broker.start()
     eventually(lambda: set_by_user(servers, "shown", 3))
     # The thread has had its turn again.
     groups.commit("another", [("stopped", 0, 1)])
-    eventually(lambda: not groups._waiting and groups._at_work is None)
+    eventually(lambda: not groups._queued_offsets and groups._current_group is None)
     assert committed(servers) == [3]
     groups.close()
 

@@ -144,7 +144,7 @@ async def ask_engine(act: Callable[[], object]) -> None:
     """Call the engine in a thread, and turn its exceptions into HTTP problems."""
     from pyspark.errors import PySparkException
 
-    from pessoa.pipelines.failures import plain
+    from pessoa.pipelines.failures import failure_reason
 
     try:
         await asyncio.to_thread(act)
@@ -155,11 +155,11 @@ async def ask_engine(act: Callable[[], object]) -> None:
     except (NoJava, JarsUnavailable, SparkUnavailable, TopicUnavailable) as missing:
         raise HttpProblem(503, str(missing)) from None
     except PySparkException as refused:
-        raise HttpProblem(422, plain(str(refused))) from None
+        raise HttpProblem(422, failure_reason(str(refused))) from None
 
 
 class QueryMetrics(Collector):
-    """A gauge with the label `query` for each number that an engine knows of its queries."""
+    """Collects a gauge with the label `query` for each number in the statuses of an engine's queries."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

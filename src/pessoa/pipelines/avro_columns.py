@@ -60,7 +60,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def avro_columns(schema: AvroType, plain_name: str) -> str:
-    """The columns of a schema. One that is no record is one column."""
+    """Return the columns of a schema. A schema that is no record is one column."""
     if isinstance(schema, Record):
         return _fields(schema, ())
     return write_columns([(plain_name, _type(schema, ()))])
@@ -101,7 +101,7 @@ def _type(schema: AvroType, within: tuple[str, ...]) -> str:
 
 
 def avro_schema(struct: dict[str, Any], name: str) -> JsonObject:
-    """A record for a Spark struct, given as Spark's own JSON for schemas."""
+    """Return an Avro record for a Spark struct, given as Spark's own JSON for schemas."""
     fields: list[JsonValue] = []
     for field in struct["fields"]:
         if not _NAME.match(field["name"]):

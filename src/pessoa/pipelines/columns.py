@@ -62,12 +62,12 @@ def write_columns(columns: Iterable[tuple[str, str]]) -> str:
 
 
 def struct_of(columns: str) -> str:
-    """The type of a value that has these columns."""
+    """Return the STRUCT type of a value that has these columns."""
     return "STRUCT<" + ", ".join(f"{quote_name(name)}: {type_}" for name, type_ in read_columns(columns)) + ">"
 
 
 def struct_fields(type_: str) -> str | None:
-    """The columns of a STRUCT type; None for any other."""
+    """Return the columns of a STRUCT type; None for any other type."""
     trimmed = type_.strip()
     if not trimmed.upper().startswith("STRUCT") or not trimmed.endswith(">"):
         return None
@@ -82,7 +82,7 @@ def array_element(type_: str) -> str | None:
 
 
 def columns_of(schema: Schema) -> str:
-    """The columns that a dataclass, a mapping of names to types, or Spark's own notation stands for."""
+    """Return the columns of a schema: a dataclass, a mapping of names to types, or Spark's own notation."""
     if isinstance(schema, str):
         return write_columns(read_columns(schema))
     if isinstance(schema, Mapping):
@@ -95,7 +95,7 @@ def columns_of(schema: Schema) -> str:
 
 
 def type_of(hint: object, where: str = "") -> str:
-    """Spark's type for a Python one. Everything may be null, so `X | None` is X."""
+    """Return Spark's type for a Python type. Everything may be null, so `X | None` is X."""
     if hint in _SHALLOW_TYPES:
         return _SHALLOW_TYPES[hint]
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):

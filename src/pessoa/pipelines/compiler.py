@@ -115,10 +115,10 @@ def compile(  # noqa: A001
     real_time: bool = False,
     looks: bool = True,
 ) -> DataFrame:
-    """What a plan that ends in a Sink writes (SINK_COLUMNS). Any other plan gives its rows.
+    """Return the DataFrame that a plan with a Sink at its end writes (SINK_COLUMNS), or the rows of any other plan.
 
-    `real_time`: it is to run in real-time mode, where joins with tables are aggregates. `looks`: Spark is asked whether
-    the plan is right.
+    `real_time`: the plan will run in real-time mode, where joins with tables are aggregates. `looks`: Spark checks the
+    plan.
     """
     from pessoa.pipelines.refusals import in_the_plans_words
 
@@ -197,7 +197,7 @@ class Compiler:
                 raise PlanRefused("Python sources and sinks are run by the engine, not compiled")
 
     def types(self, node: Node) -> dict[str, str]:
-        """The columns of a node and their types in Spark."""
+        """Return the columns of a node and their types in Spark."""
         return {field.name: field.dataType.simpleString() for field in self.flow(node).frame.schema}
 
     # Sources and sinks
@@ -456,7 +456,7 @@ class Compiler:
         return udf(F.when(F.expr(there), F.struct(*(F.col(sql_name(name)) for name in [*keys, *below.shape.values]))))
 
     def _route_bad_rows(self, flow: Flow, error: str | None, errors: Errors) -> Flow:
-        """Return the flow after its bad rows (`error` not null) were skipped, made dead letters or fail the query."""
+        """Return the flow whose bad rows (`error` not null) are skipped, become dead letters or fail the query."""
         from pyspark.sql import functions as F
 
         frame = flow.frame

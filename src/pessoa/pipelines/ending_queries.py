@@ -31,7 +31,7 @@ class EndingQueries:
         return f"<EndingQueries {', '.join(self._threads) or 'none'}>"
 
     def stop(self, query_id: str, running: StreamingQuery) -> None:
-        """Ask Spark to stop a query, and wait a moment for the answer."""
+        """Stop a query in Spark, and wait a moment until it has stopped."""
         assert self.has_ended(query_id), f"{query_id} is being stopped already"
         thread = threading.Thread(target=_stop, args=(query_id, running), name=f"pessoa-stop-{query_id}", daemon=True)
         self._threads = {name: each for name, each in self._threads.items() if each.is_alive()} | {query_id: thread}
@@ -43,7 +43,7 @@ class EndingQueries:
         return thread is None or not thread.is_alive()
 
     def wait_for(self, query_id: str, timeout_s: float | None = None) -> bool:
-        """Wait until Spark has answered; False if that takes too long."""
+        """Wait until Spark has stopped the query; False if that takes too long."""
         thread = self._threads.get(query_id)
         if thread is not None:
             thread.join(timeout_s)

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 class EngineRefused(Exception):
-    """The engine cannot do what it was asked; the sentence says why."""
+    """The engine cannot carry out the call; the message says why."""
 
 
 class Engine:
@@ -68,7 +68,8 @@ class Engine:
         checkpoints: str | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`checkpoints` is where a Spark cluster keeps them: a path or URI that driver and executors can reach."""
+        """Make an engine in `home`. `checkpoints` is where a Spark cluster keeps them: a path or URI that driver and
+        executors can reach."""
         self.home = home
         self.kafka = KafkaSettings(bootstrap_servers, dict(kafka_options or {}), schema_registry_url)
         self._spark = SparkLink(home, spark_remote, spark or SparkOptions(), say)
@@ -79,11 +80,11 @@ class Engine:
         self._home_lock = _lock(home)
         self._keeper = QueryKeeper(self.kafka, self._spark, self._traces, self._mutex)
         # The keeper's own, by short names.
-        self._queries, self._names, self._ending = self._keeper.queries, self._keeper.names, self._keeper.ending
+        self._queries, self._names, self._ending_queries = self._keeper.queries, self._keeper.names, self._keeper.ending
         self._groups, self._closing = self._keeper.groups, self._keeper.closing
         try:
             self._state = StateTopic(settings, state_topic) if state_topic is not None else None
-            self._recall()
+            self._restore_queries()
         except BaseException:
             self._groups.close()
             self._home_lock.close()
@@ -103,7 +104,7 @@ class Engine:
     # What one asks of it.
 
     def start(self, spec: QuerySpec) -> Query:
-        """Run a query, and keep it running. Raises what only its author can mend: PlanRefused, SpecRefused, …"""
+        """Run a query, and restart it when it fails. Raises errors of the specification: PlanRefused, SpecRefused, …"""
         self._refuse_twin(spec)
         # What is wrong on paper is said before Spark is started for it.
         if self._state is not None:
@@ -118,7 +119,7 @@ class Engine:
             self._refuse_if_closed()
             self._refuse_twin(query.spec)
         # It goes on from the state that is there, also if that could not be deleted.
-        self._traces.pardon(query.spec.id)
+        self._traces.unmark_deleting(query.spec.id)
         self._wait_for_end(query.spec.id)
         if not query.is_prepared:
             with saying(self._say, f"Asking the cluster for what {query.spec.id} needs"):
@@ -131,7 +132,7 @@ class Engine:
         try:
             wait_until_written()
         except TopicUnavailable:
-            self._take_back(query)
+            self._remove_failed_start(query)
             raise
         return query
 
@@ -144,12 +145,12 @@ class Engine:
             raise EngineRefused(str(full)) from None
 
     def _wait_for_end(self, query_id: str) -> None:
-        if not self._ending.wait_for(query_id, TIMEOUT_S):
+        if not self._ending_queries.wait_for(query_id, TIMEOUT_S):
             raise EngineRefused(
                 f"Spark is still stopping the query {query_id}: does the cluster answer? Try again soon"
             )
 
-    def _take_back(self, query: Query) -> None:
+    def _remove_failed_start(self, query: Query) -> None:
         """Remove a query that failed to start; its checkpoint stays, and a query of the same name continues from it."""
         with self._mutex:
             if self._queries.get(query.spec.id) is query:
@@ -168,11 +169,11 @@ class Engine:
             raise EngineRefused("the engine is closed")
 
     def pause(self, query_id: str) -> None:
-        self._rest(query_id, "PAUSED")
+        self._end_with_target(query_id, "PAUSED")
 
     def stop(self, query_id: str) -> None:
         """Stop the query; then the offsets of its group may be set."""
-        self._rest(query_id, "STOPPED")
+        self._end_with_target(query_id, "STOPPED")
 
     def resume(self, query_id: str) -> None:
         with self._mutex:
@@ -200,10 +201,11 @@ class Engine:
         return wait_until_written
 
     def delete(self, query_id: str) -> None:
-        """Stop a query and forget it, with its checkpoint, markers and group; a group that was named for it stays.
+        """Stop a query and delete it, with its checkpoint, markers and group; a group that the specification names
+        stays.
 
-        If the cluster cannot be told, or a checkpoint cannot be moved away, the query stays where it is, at rest, and
-        can be deleted again. An engine without a state topic also deletes what an engine before it has left under that
+        If the cluster cannot be reached, or a checkpoint cannot be moved away, the query stays, stopped, and can be
+        deleted again. An engine without a state topic also deletes the files that an earlier engine has left under that
         name.
         """
         with self._names.alone_with(query_id):
@@ -212,7 +214,7 @@ class Engine:
                 query = self._queries.get(query_id)
                 if query is None and (self._state is not None or not self._traces.folder(query_id).exists()):
                     raise EngineRefused(f"there is no query {query_id}")
-                self._traces.condemn(query_id)
+                self._traces.mark_deleting(query_id)
                 if query is not None:
                     self._keeper.end(query)
                     query.target = query.state = "STOPPED"
@@ -229,7 +231,7 @@ class Engine:
                 with self._mutex:
                     self._queries.pop(query_id, None)
             except Exception:
-                self._traces.pardon(query_id)
+                self._traces.unmark_deleting(query_id)
                 if query is not None:
                     with self._mutex:
                         # Not waited for. It stands behind a word that may yet be written.
@@ -246,7 +248,7 @@ class Engine:
             self._keeper.end(query)
             del self._queries[query_id]
             wait_until_written = self._forget(query_id)
-        self._ending.wait_for(query_id)
+        self._ending_queries.wait_for(query_id)
         wait_until_written()
 
     def queries(self) -> list[QueryStatus]:
@@ -265,14 +267,15 @@ class Engine:
         return query
 
     def session(self) -> SparkSession:
-        """The session that the queries run in; starts Spark if need be."""
+        """Return the session that the queries run in; starts Spark if it does not run."""
         with self._mutex:
             self._refuse_if_closed()
             return self._spark.connect()
 
     def _session_for_removal(self) -> SparkSession | None:
-        """The session with Spark, which is started if need be: a checkpoint may be where nothing else reaches. A query
-        that begins under the name of a deleted one would go on from it, without its markers."""
+        """Return the Spark session, and start Spark if it does not run; None if that fails. A checkpoint may be
+        where only Spark can delete it: a query under the name of the deleted one would continue from it, without its
+        markers."""
         with self._mutex:
             try:
                 return self._spark.connect()
@@ -281,7 +284,8 @@ class Engine:
                 return None
 
     def task_slots(self) -> TaskSlots:
-        """Spark's task slots, and how many of them are held. Before Spark has started there are none on a cluster."""
+        """Return the count of Spark's task slots, and of those that are held. On a cluster it is 0 until Spark has
+        started."""
         return self._keeper.task_slots()
 
     @property
@@ -289,16 +293,16 @@ class Engine:
         return self._spark.server
 
     def close(self) -> None:
-        """Stop everything; what was running will go on when an engine starts in this home again.
+        """Stop everything; queries that were running continue when an engine starts in this home again.
 
-        A deletion or a start that is under way is waited for, and keeps the home if that takes too long.
+        This waits for a deletion or a start in progress; one that takes too long keeps the home locked.
         """
         self._closing.set()
         with self._mutex:
             for query in self._queries.values():
                 self._keeper.end(query)
         with saying(self._say, "Stopping queries"):
-            self._ending.wait_for_all()
+            self._ending_queries.wait_for_all()
         with self._mutex:
             self._spark.drop()
         self._monitor.join()
@@ -309,13 +313,13 @@ class Engine:
 
     # Remembering.
 
-    def _rest(self, query_id: str, target: Target) -> None:
+    def _end_with_target(self, query_id: str, target: Target) -> None:
         with self._mutex:
             query = self._changeable(query_id)
             self._keeper.end(query)
             query.target = query.state = target
             wait_until_written = self._remember(query)
-        self._ending.wait_for(query_id)
+        self._ending_queries.wait_for(query_id)
         if not self._groups.stop_committing(query.spec.group):
             log.warning("a commit for the group %s is still on its way to a cluster that is away", query.spec.group)
         wait_until_written()
@@ -329,18 +333,18 @@ class Engine:
     def _forget(self, query_id: str) -> Callable[[], object]:
         return self._state.put(query_id, None) if self._state is not None else _at_once
 
-    def _recall(self) -> None:
-        remembered = self._state.load() if self._state is not None else {}
-        for query_id, value in remembered.items():
+    def _restore_queries(self) -> None:
+        stored_queries = self._state.load() if self._state is not None else {}
+        for query_id, value in stored_queries.items():
             try:
                 self._queries[query_id] = Query(from_value(query_id, value["spec"]), value["target"])
             except (KeyError, TypeError, PlanRefused, SpecRefused) as damaged:
                 log.error("query %s cannot be read from the state topic: %s", query_id, damaged)  # noqa: TRY400
-        self._traces.remove_condemned(remembered)
+        self._traces.finish_deletions(stored_queries)
 
 
 def _say_nothing(_: str) -> None:
-    """Not said."""
+    """Discard the message."""
 
 
 def _at_once() -> None:

@@ -46,7 +46,7 @@ _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second
 
 
 def explain(plan: Node) -> str:
-    """The plan as a tree, and how it runs."""
+    """Return the plan as a tree, and how it runs."""
     return f"{tree(plan)}\n{runs(why_not_real_time(plan))}"
 
 
@@ -60,7 +60,7 @@ def tree(plan: Node) -> str:
 
 
 def describe(node: Node) -> str:
-    """One node in a few words."""
+    """Return a short description of one node."""
     match node:
         case Source():
             kind = "table" if node.is_table else "source"

@@ -69,11 +69,11 @@ def is_final(reason: str) -> bool:
 
 
 def is_state_of_micro_batches(text: str) -> bool:
-    """Whether Spark refuses real-time mode because of the state that a query has: its format, or its operator."""
+    """Whether Spark refuses real-time mode because of the format, or the operator, of the state that a query has."""
     return any(word in text for word in _STATE_REFUSED)
 
 
-def plain(text: str) -> str:
+def failure_reason(text: str) -> str:
     """Return the reason of a failure, in a few lines, from Spark's error text."""
     if bad_record := _BAD_RECORD.search(text):
         return bad_record[0][:MOST_CHARACTERS]

@@ -52,7 +52,7 @@ def sql_text(text: str) -> str:
 
 
 def is_native(format_: Format) -> bool:
-    """Whether the JVM alone can read and write it."""
+    """Whether the JVM alone can read and write the format."""
     return format_.kind not in ("avro", "protobuf")
 
 
@@ -109,7 +109,7 @@ def _primitive(format_: Format, data: str, plain_name: str) -> Decoder:
 
 
 def encoder(format_: Format, columns: tuple[str, ...], what: str) -> str:
-    """SQL for the bytes of these columns. `what` is "the key" or "the value", for the refusal."""
+    """Return SQL for the bytes of these columns. `what` is "the key" or "the value", for the error message."""
     if format_.kind == NOTHING:
         return "CAST(NULL AS BINARY)"
     names = [sql_name(column) for column in columns]

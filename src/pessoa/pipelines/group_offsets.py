@@ -37,17 +37,17 @@ PartitionOffsets = tuple[tuple[str, int, int], ...]
 class GroupOffsets:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings: dict[str, str | int | float | bool] = {**settings, "log_level": "3"}
-        self._committed: dict[str, PartitionOffsets] = {}
+        self._committed_offsets: dict[str, PartitionOffsets] = {}
         # The newest of each group that waits to be committed, None for one to be deleted. The condition guards both.
-        self._waiting: dict[str, PartitionOffsets | None] = {}
+        self._queued_offsets: dict[str, PartitionOffsets | None] = {}
         # The group that the thread is at work on.
-        self._at_work: str | None = None
+        self._current_group: str | None = None
         # Whether what the thread is at work on is wanted no more.
         self._is_given_up = False
         # The groups whose last commit came to nothing. Each for itself: one that is refused for good is no sign that
         # the cluster is away.
-        self._failing: set[str] = set()
-        self._changed = threading.Condition()
+        self._failing_groups: set[str] = set()
+        self._condition = threading.Condition()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="pessoa-group-offsets", daemon=True)
         self._thread.start()
@@ -55,47 +55,49 @@ class GroupOffsets:
     def commit(self, group_id: str, offsets: Iterable[tuple[str, int, int]]) -> None:
         """Queue the new offsets; a thread commits them soon."""
         wanted = tuple(offsets)
-        with self._changed:
-            if wanted and self._committed.get(group_id) != wanted:
-                self._waiting[group_id] = wanted
-                self._changed.notify_all()
+        with self._condition:
+            if wanted and self._committed_offsets.get(group_id) != wanted:
+                self._queued_offsets[group_id] = wanted
+                self._condition.notify_all()
 
     def stop_committing(self, group_id: str, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-        """Nothing is committed for a group any more, until `commit` is asked again; False if that cannot be promised.
+        """Stop committing for a group until `commit` is called again; return False if a commit may still happen.
 
-        What waits is still committed, if that is soon; a group whose last commit has failed is not waited for. A commit
-        that takes longer is given up.
+        Queued offsets are still committed if that is soon; a group whose last commit has failed is not waited for. A
+        commit that takes longer is given up.
         """
 
         def is_quiet() -> bool:
-            return self._at_work != group_id and (group_id not in self._waiting or group_id in self._failing)
+            return self._current_group != group_id and (
+                group_id not in self._queued_offsets or group_id in self._failing_groups
+            )
 
-        with self._changed:
-            if not self._changed.wait_for(is_quiet, timeout_s) and self._at_work == group_id:
+        with self._condition:
+            if not self._condition.wait_for(is_quiet, timeout_s) and self._current_group == group_id:
                 self._is_given_up = True
-                self._changed.wait_for(lambda: self._at_work != group_id, timeout_s)
-            if self._waiting.get(group_id) is not None:
-                del self._waiting[group_id]
+                self._condition.wait_for(lambda: self._current_group != group_id, timeout_s)
+            if self._queued_offsets.get(group_id) is not None:
+                del self._queued_offsets[group_id]
             # So a commit that fails later is not tried again, and one that is asked for after this is new.
-            self._committed.pop(group_id, None)
-            return self._at_work != group_id
+            self._committed_offsets.pop(group_id, None)
+            return self._current_group != group_id
 
     def forget(self, group_id: str, *, deletes: bool) -> None:
-        """Commit no more for a group, and delete it; one that cannot be deleted expires by itself."""
-        with self._changed:
-            self._waiting.pop(group_id, None)
-            self._committed.pop(group_id, None)
-            self._failing.discard(group_id)
+        """Commit no more for a group, and delete it if `deletes`; a group that cannot be deleted expires by itself."""
+        with self._condition:
+            self._queued_offsets.pop(group_id, None)
+            self._committed_offsets.pop(group_id, None)
+            self._failing_groups.discard(group_id)
             if deletes:
                 # In its turn: a commit that is on its way would bring the group back.
-                self._waiting[group_id] = None
-                self._changed.notify_all()
+                self._queued_offsets[group_id] = None
+                self._condition.notify_all()
 
     def close(self) -> None:
         """Commit what is queued, if the cluster answers in time, and end the thread."""
-        with self._changed:
+        with self._condition:
             self._closing.set()
-            self._changed.notify_all()
+            self._condition.notify_all()
         self._thread.join(ANSWER_TIMEOUT_S)
 
     def _work(self) -> None:
@@ -112,29 +114,29 @@ class GroupOffsets:
                 # A client may be stuck with a coordinator that is no more; a new one asks anew. And what is given up
                 # must be gone with its client before `stop_committing` says so.
                 admin = None
-            with self._changed:
-                self._at_work = None
+            with self._condition:
+                self._current_group = None
                 if is_done:
-                    self._failing.discard(group_id)
-                elif self._committed.get(group_id) == wanted:
-                    del self._committed[group_id]
-                    self._waiting.setdefault(group_id, wanted)
-                    self._failing.add(group_id)
-                self._changed.notify_all()
+                    self._failing_groups.discard(group_id)
+                elif self._committed_offsets.get(group_id) == wanted:
+                    del self._committed_offsets[group_id]
+                    self._queued_offsets.setdefault(group_id, wanted)
+                    self._failing_groups.add(group_id)
+                self._condition.notify_all()
             if not is_done and self._closing.wait(PAUSE_AFTER_FAILURE_S):
                 return
 
     def _next(self) -> tuple[str, PartitionOffsets | None] | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closing.is_set())
-            if not self._waiting:
+        with self._condition:
+            self._condition.wait_for(lambda: self._queued_offsets or self._closing.is_set())
+            if not self._queued_offsets:
                 return None
             # The one that has waited longest: a group whose coordinator is away must not keep the others.
-            group_id = self._at_work = next(iter(self._waiting))
+            group_id = self._current_group = next(iter(self._queued_offsets))
             self._is_given_up = False
-            wanted = self._waiting.pop(group_id)
+            wanted = self._queued_offsets.pop(group_id)
             if wanted is not None:
-                self._committed[group_id] = wanted
+                self._committed_offsets[group_id] = wanted
             return group_id, wanted
 
     def _admin(self) -> AdminClient:

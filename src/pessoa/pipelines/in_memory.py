@@ -36,7 +36,7 @@ def run(
     records: Mapping[str, Iterable[KafkaRecord]],
     functions: NamedFunctions,
 ) -> list[KafkaRecord]:
-    """What a plan that ends in a sink writes, in the order of time."""
+    """Return the records that a plan with a sink at its end writes, in the order of their times."""
     # State is kept by a part of Spark that comes into being with the first question about streams; before that, a
     # batch with state fails.
     _ = spark.streams.active
@@ -75,7 +75,7 @@ _session: SparkSession | None = None
 
 
 def session(home: Path | None = None) -> SparkSession:
-    """A session for trials: of a Spark that this process starts once and takes along when it ends."""
+    """Return the session for trials, of a Spark that this process starts once and stops at its exit."""
     global _session
     if _session is None:
         import atexit

@@ -40,7 +40,7 @@ NAMES_SHOWN = 4
 
 
 class JarsUnavailable(Exception):
-    """A jar is neither in the cache nor to be had; the sentence says what to do."""
+    """A jar is not in the cache and cannot be downloaded; the message says what to do."""
 
 
 # Told after each jar that has come: how many of how many, and its bytes.
@@ -55,7 +55,7 @@ def cache_directory() -> Path:
 
 
 def spark_jars() -> Path:
-    """The folder of the jars in PySpark's wheel."""
+    """Return the folder of the jars in PySpark's wheel."""
     import importlib.util
 
     # Found without importing it: pyspark takes a second.
@@ -70,8 +70,8 @@ def fetch(
     progress: Progress = lambda *_: None,
     need: str = "Spark needs {} to speak to Kafka",
 ) -> list[Path]:
-    """The jars' paths in the cache, after getting those that are missing. Raises JarsUnavailable, which says the
-    `need` of those that are."""
+    """Return the jars' paths in the cache, after downloading those that are missing. Raises JarsUnavailable, whose
+    message says by `need` what the jars are needed for."""
     directory = cache_directory() / "jars"
     paths = [directory / jar.file_name for jar in jars]
     if all(path.exists() for path in paths):
@@ -133,7 +133,7 @@ def _get_all(wanted: Sequence[Jar], directory: Path, progress: Progress, need: s
 
 
 class _Failed(Exception):
-    """One way of getting jars did not work."""
+    """One way of getting the jars failed; the next one is tried."""
 
 
 def _keep(jar: Jar, found: Path, directory: Path) -> int:
@@ -232,5 +232,5 @@ def _run(command: list[str], folder: Path, jars: Sequence[Jar]) -> None:
         raise _Failed(str(failure)) from failure
     absent = [jar.file_name for jar in jars if not (folder / jar.file_name).exists()]
     if done.returncode or absent:
-        said = (done.stdout + done.stderr).strip().splitlines()
-        raise _Failed(said[-1] if said else f"{absent[0]} did not come")
+        output_lines = (done.stdout + done.stderr).strip().splitlines()
+        raise _Failed(output_lines[-1] if output_lines else f"{absent[0]} did not come")

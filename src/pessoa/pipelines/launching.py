@@ -135,7 +135,7 @@ def must_load_tables(spec: QuerySpec) -> bool:
 
 
 def holding_streams(plan: Node) -> Node:
-    """Return the plan with those streams held back that look up a table."""
+    """Return the plan in which the streams that look up a table read nothing until the table is loaded."""
     from pessoa.pipelines.stages import lookups, with_inputs
 
     held = {id(source) for join in lookups(plan) for source in every(join.left) if isinstance(source, Source)}
@@ -152,7 +152,8 @@ def holding_streams(plan: Node) -> Node:
 def records_of(
     spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, *, loads_tables: bool = False, looks: bool = True
 ) -> DataFrame:
-    """What the query writes. Raises PlanRefused in the plan's words if Spark, which `looks` at it, finds it wrong."""
+    """Return the records that the query writes, as a DataFrame. With `looks`, Spark checks the plan; PlanRefused
+    describes its error in terms of the plan."""
     if spec.plan is not None:
         from pessoa.pipelines import compiler
 
@@ -176,7 +177,8 @@ def launch(
     spec: QuerySpec, spark: SparkSession, kafka: KafkaSettings, checkpoint: str, slots: int,
     *, loads_tables: bool = False,
 ) -> StreamingQuery:  # fmt: skip
-    """Start the query; what Spark refuses is raised as it comes. One that loads its tables ends when it has."""
+    """Start the query; Spark's own exceptions are raised unchanged. With `loads_tables` the query ends when its
+    tables are loaded."""
     choose_file_manager(spark, checkpoint)
     for name, value in spec.spark_settings.items():
         spark.conf.set(name, value)
@@ -218,7 +220,8 @@ def has_java_classes(spark: SparkSession) -> bool:
 
 
 def columns_of(spec: QuerySpec, records: DataFrame) -> Sequence[str]:
-    """Return the columns that a query writes. Spark is asked only for a plan that ends in no topic."""
+    """Return the columns that a query writes. Only for a plan that does not end in a topic is Spark queried for
+    them."""
     if not isinstance(spec.plan, Sink):
         return records.columns
     from pessoa.pipelines.compiler import SINK_COLUMNS

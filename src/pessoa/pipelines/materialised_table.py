@@ -86,12 +86,13 @@ class _Topic(NamedTuple):
     positions: Mapping[int, int]
 
 
-class _Gone(Exception):
+class _NoSuchTopic(Exception):
     """The topic does not exist."""
 
 
 class MaterialisedTable:
-    """`kafka` has librdkafka's settings. The directory is this table's alone."""
+    """A copy of a compacted topic in a local store, which follows the topic. `kafka` has librdkafka's settings. No
+    other table may use the directory."""
 
     def __init__(self, topic: str, kafka: Mapping[str, str], directory: Path) -> None:
         self.topic = topic
@@ -101,10 +102,10 @@ class MaterialisedTable:
         self._admin: AdminClient | None = None
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
-        self._moved = threading.Condition()
+        self._progress = threading.Condition()
         # Those of the store, and the ends that were reached behind them (markers of transactions have no row).
         self._positions: dict[int, int] = {}
-        self._seen: _Topic | None = None
+        self._last_topic: _Topic | None = None
         self._as_of_ms: int | None = None
         self._trouble = "the topic has not been reached"
 
@@ -132,8 +133,8 @@ class MaterialisedTable:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
-        with self._moved:
-            self._moved.notify_all()
+        with self._progress:
+            self._progress.notify_all()
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -141,58 +142,59 @@ class MaterialisedTable:
     # Reading, from any thread
 
     def get(self, key: bytes) -> Entry | None:
-        return self._opened.get(key)
+        return self._open_store.get(key)
 
     def range(self, start: bytes | None = None, end: bytes | None = None) -> Iterator[Entry]:
-        """The rows from `start` to before `end`, in the byte order of their keys; None is open."""
-        return self._opened.range(start, end)
+        """Yield the rows from `start` to before `end`, in the byte order of their keys; None is open."""
+        return self._open_store.range(start, end)
 
     def scan(self) -> Iterator[Entry]:
-        return self._opened.range(None, None)
+        return self._open_store.range(None, None)
 
     def prefix(self, prefix: bytes) -> Iterator[Entry]:
         """Return the rows whose keys begin with the prefix."""
-        return self._opened.range(prefix, _after_prefix(prefix))
+        return self._open_store.range(prefix, _after_prefix(prefix))
 
     def windows(self, key: bytes, start_ms: int = 0, end_ms: int | None = None) -> Iterator[Entry]:
-        """The rows of a windowed table under this key whose windows begin from `start_ms` to before `end_ms`, as
-        Kafka's TimeWindowedSerializer writes their keys: the key, then eight bytes of the window's start."""
+        """Yield the rows of a windowed table under this key whose windows begin from `start_ms` to before `end_ms`,
+        as Kafka's TimeWindowedSerializer writes their keys: the key, then eight bytes of the window's start."""
         end = _after_prefix(key) if end_ms is None else key + struct.pack(">q", end_ms)
-        for entry in self._opened.range(key + struct.pack(">q", max(start_ms, 0)), end):
+        for entry in self._open_store.range(key + struct.pack(">q", max(start_ms, 0)), end):
             # A longer key may begin with the same bytes.
             if len(entry.key) == len(key) + 8:
                 yield entry
 
     def count(self) -> int:
-        return self._opened.count()
+        return self._open_store.count()
 
     def offsets(self) -> dict[int, int]:
-        """The next offset that is to be read, by partition."""
-        with self._moved:
+        """Return the next offset that is to be read, by partition."""
+        with self._progress:
             return dict(self._positions)
 
     def staleness(self) -> Staleness:
-        with self._moved:
+        with self._progress:
             return Staleness(self._lag(), self._as_of_ms, self._trouble)
 
     def lag(self) -> int | None:
         return self.staleness().lag
 
     def end_offsets(self, timeout_s: float = _REQUEST_S) -> dict[int, int]:
-        """Where the topic's partitions end now, for `wait_until_read`; raise TableBehind if no broker says."""
+        """Return the end offsets of the topic's partitions, for `wait_until_read`; raise TableBehind if no broker
+        answers."""
         from confluent_kafka import KafkaException
 
-        store = self._opened
+        store = self._open_store
         try:
-            topic = _ask(self._brokers, self.topic, store, time.monotonic() + timeout_s)
-        except _Gone:
+            topic = _describe_topic(self._brokers, self.topic, store, time.monotonic() + timeout_s)
+        except _NoSuchTopic:
             self._say(f"the topic {self.topic} does not exist")
             return {}
         except (KafkaException, TimeoutError) as silence:
             why = str(silence) or "no broker answered"
             raise TableBehind(f"where {self.topic} ends is not known: {why}") from None
         if _is_another(store.fact(_TOPIC_ID), topic.topic_id):
-            with self._moved:
+            with self._progress:
                 # Until the thread has noticed too: what was read is of another topic.
                 self._positions = {}
         return dict(topic.ends)
@@ -204,14 +206,14 @@ class MaterialisedTable:
         def is_read() -> bool:
             return all(self._positions.get(partition, 0) >= offset for partition, offset in offsets.items())
 
-        with self._moved:
-            self._moved.wait_for(lambda: is_read() or self._stop.is_set(), max(0.0, deadline - time.monotonic()))
+        with self._progress:
+            self._progress.wait_for(lambda: is_read() or self._stop.is_set(), max(0.0, deadline - time.monotonic()))
             if not is_read():
                 why = f": {self._trouble}" if self._trouble else ""
                 raise TableBehind(f"the table {self.topic} is read up to {self._positions}, not {dict(offsets)}{why}")
 
     @property
-    def _opened(self) -> TableStore:
+    def _open_store(self) -> TableStore:
         if self._store is None:
             raise RuntimeError(f"the table {self.topic} is not open: start() it first")
         return self._store
@@ -222,9 +224,9 @@ class MaterialisedTable:
         return self._admin
 
     def _lag(self) -> int | None:
-        if self._seen is None:
+        if self._last_topic is None:
             return None
-        return sum(max(0, end - self._positions.get(number, 0)) for number, end in self._seen.ends.items())
+        return sum(max(0, end - self._positions.get(number, 0)) for number, end in self._last_topic.ends.items())
 
     # Following, in a thread
 
@@ -236,19 +238,19 @@ class MaterialisedTable:
                 if (topic := self._ask_until_stopped()) is not None:
                     self._check(topic)
                     self._follow(topic)
-            except _Gone:
+            except _NoSuchTopic:
                 self._begin_anew("", f"the topic {self.topic} does not exist")
                 self._stop.wait(_RETRY_S)
             except (KafkaException, sqlite3.Error, OSError, TimeoutError) as failure:
                 # The cluster or the disk: it is said, and tried again from what the store has.
                 if is_damage(failure):
-                    self._opened.make_anew()
+                    self._open_store.make_anew()
                 log.warning("the table %s waits: %s", self.topic, failure)
                 self._say(str(failure) or "no broker answered")
                 self._stop.wait(_RETRY_S)
 
     def _ask_until_stopped(self) -> _Topic | None:
-        question = _Question(self._brokers, self.topic, self._opened)
+        question = _Question(self._brokers, self.topic, self._open_store)
         while not question.is_answered():
             if self._stop.wait(_ANSWER_S):
                 return None
@@ -261,29 +263,29 @@ class MaterialisedTable:
         consumer = self._consumer()
         try:
             # The store knows: a transaction that failed has left nothing.
-            with self._moved:
+            with self._progress:
                 self._positions = self._opened_positions(topic)
             starts = dict(self._positions)
             consumer.assign([TopicPartition(self.topic, number, starts[number]) for number in sorted(topic.ends)])
-            look = _Look(self._brokers, self.topic, self._opened)
+            look = _Look(self._brokers, self.topic, self._open_store)
             alive_s = time.monotonic() + _ALIVE_INTERVAL_S
             self._say("")
             while not self._stop.is_set():
                 messages = consumer.consume(1, _POLL_S)
                 if messages:
                     messages += consumer.consume(_BATCH, 0)
-                    self._take(messages)
+                    self._apply_messages(messages)
                 seen = look.answer()
                 if seen is not None and (self._check(seen) or seen.ends.keys() != topic.ends.keys()):
                     return
                 if time.monotonic() > alive_s:
                     alive_s += _ALIVE_INTERVAL_S
-                    self._opened.keep_facts({_ALIVE_AT: str(_now_ms())})
+                    self._open_store.keep_facts({_ALIVE_AT: str(_now_ms())})
         finally:
             consumer.close()
 
     def _opened_positions(self, topic: _Topic) -> dict[int, int]:
-        known = self._opened.positions()
+        known = self._open_store.positions()
         return {number: known.get(number, 0) for number in topic.ends}
 
     def _consumer(self) -> Consumer:
@@ -305,7 +307,7 @@ class MaterialisedTable:
             }
         )
 
-    def _take(self, messages: Sequence[Message]) -> None:
+    def _apply_messages(self, messages: Sequence[Message]) -> None:
         from confluent_kafka import KafkaError, KafkaException
 
         changes: list[Change] = []
@@ -322,19 +324,20 @@ class MaterialisedTable:
             else:
                 failure = error
         if changes:
-            self._opened.apply(changes, positions)
-        with self._moved:
+            self._open_store.apply(changes, positions)
+        with self._progress:
             self._positions.update(positions)
             self._note_moment()
-            self._moved.notify_all()
+            self._progress.notify_all()
         if failure is not None and failure.code() == KafkaError._AUTO_OFFSET_RESET:
-            self._begin_anew(self._opened.fact(_TOPIC_ID) or "", "its records were deleted before they were read")
+            self._begin_anew(self._open_store.fact(_TOPIC_ID) or "", "its records were deleted before they were read")
         if failure is not None:
             raise KafkaException(failure)
 
     def _check(self, topic: _Topic) -> bool:
-        """Take the brokers' answer about the topic; clear the store and return True if it is of another topic."""
-        store = self._opened
+        """Compare the topic that the brokers describe with the stored one; clear the store and return True if they
+        differ."""
+        store = self._open_store
         known, why = store.fact(_TOPIC_ID), ""
         if known is None:
             store.keep_facts({_TOPIC_ID: topic.topic_id, _ALIVE_AT: str(_now_ms())})
@@ -342,53 +345,53 @@ class MaterialisedTable:
             why = "the topic was created again"
         elif any(offset > topic.ends.get(number, 0) for number, offset in topic.positions.items()):
             why = "the topic is shorter than what was read of it"
-        elif self._seen is None and _now_ms() - int(store.fact(_ALIVE_AT) or 0) > _FORGETTING_MS:
+        elif self._last_topic is None and _now_ms() - int(store.fact(_ALIVE_AT) or 0) > _FORGETTING_MS:
             why = "deletions may have been compacted away since it was last followed"
         if why:
             self._begin_anew(topic.topic_id, why)
-        with self._moved:
-            self._seen = topic
+        with self._progress:
+            self._last_topic = topic
             self._note_moment()
         return bool(why)
 
     def _begin_anew(self, topic_id: str, why: str) -> None:
-        if self._opened.positions():
+        if self._open_store.positions():
             log.warning("the table %s is read anew: %s", self.topic, why)
-        self._opened.clear({_TOPIC_ID: topic_id, _ALIVE_AT: str(_now_ms())} if topic_id else {})
-        with self._moved:
-            self._positions, self._seen, self._as_of_ms = {}, None, None
+        self._open_store.clear({_TOPIC_ID: topic_id, _ALIVE_AT: str(_now_ms())} if topic_id else {})
+        with self._progress:
+            self._positions, self._last_topic, self._as_of_ms = {}, None, None
             self._trouble = why
-            self._moved.notify_all()
+            self._progress.notify_all()
 
     def _note_moment(self) -> None:
-        """Set `as_of_ms` to the time of the last look whose end offsets are reached; `_moved` is held."""
-        if self._seen is not None and self._lag() == 0:
-            self._as_of_ms = self._seen.asked_ms
+        """Set `as_of_ms` to the time of the last look whose end offsets are reached; `_progress` is held."""
+        if self._last_topic is not None and self._lag() == 0:
+            self._as_of_ms = self._last_topic.asked_ms
 
     def _say(self, trouble: str) -> None:
-        with self._moved:
+        with self._progress:
             self._trouble = trouble
 
 
 class _Look:
-    """Asks the brokers about the topic every LOOK_INTERVAL_S, without waiting for the answer."""
+    """Requests the topic's id and end offsets every LOOK_INTERVAL_S, without waiting for the response."""
 
     def __init__(self, admin: AdminClient, topic: str, store: TableStore) -> None:
         self._admin = admin
         self._topic = topic
         self._store = store
         self._next_s = 0.0
-        self._asked: _Question | None = None
+        self._question: _Question | None = None
 
     def answer(self) -> _Topic | None:
-        """Return the brokers' answer once; None if there is no new one."""
+        """Return each response of the brokers once; None if there is no new one."""
         now_s = time.monotonic()
-        if self._asked is None and now_s >= self._next_s:
+        if self._question is None and now_s >= self._next_s:
             self._next_s = now_s + LOOK_INTERVAL_S
-            self._asked = _Question(self._admin, self._topic, self._store)
-        if self._asked is None or not self._asked.is_answered():
+            self._question = _Question(self._admin, self._topic, self._store)
+        if self._question is None or not self._question.is_answered():
             return None
-        asked, self._asked = self._asked, None
+        asked, self._question = self._question, None
         return asked.result(0.0)
 
 
@@ -403,14 +406,14 @@ class _Question:
         self._asked_ms = _now_ms()
         self._positions = store.positions()
         described = admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_S)
-        self._described: Future[object] = described[topic]
+        self._description: Future[object] = described[topic]
         self._topic_id = ""
         self._ends: dict[int, Future[object]] | None = None
 
     def is_answered(self) -> bool:
-        if not self._described.done():
+        if not self._description.done():
             return False
-        if self._ends is None and self._described.exception() is None:
+        if self._ends is None and self._description.exception() is None:
             self._ask_for_ends(0.0)
         return all(end.done() for end in (self._ends or {}).values())
 
@@ -419,7 +422,7 @@ class _Question:
         from confluent_kafka.admin._listoffsets import OffsetSpec
         from confluent_kafka.admin._topic import TopicDescription
 
-        described = self._described.result(timeout_s)
+        described = self._description.result(timeout_s)
         assert isinstance(described, TopicDescription)
         self._topic_id = str(described.topic_id)
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -440,12 +443,12 @@ class _Question:
             ends = {number: end.result(timeout_s).offset for number, end in (self._ends or {}).items()}  # type: ignore[attr-defined]
         except KafkaException as refused:
             if refused.args[0].code() in gone:
-                raise _Gone from None
+                raise _NoSuchTopic from None
             raise
         return _Topic(self._topic_id, ends, self._asked_ms, self._positions)
 
 
-def _ask(admin: AdminClient, topic: str, store: TableStore, deadline: float) -> _Topic:
+def _describe_topic(admin: AdminClient, topic: str, store: TableStore, deadline: float) -> _Topic:
     return _Question(admin, topic, store).result(max(0.0, deadline - time.monotonic()))
 
 

@@ -16,23 +16,23 @@ EVERY_NAME = "*"
 
 class Names:
     def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._waiting: list[str] = []
+        self._taken_names: set[str] = set()
+        self._awaited_names: list[str] = []
         # What is to be done when no name is taken any more.
-        self._afterwards: list[Callable[[], object]] = []
+        self._pending_calls: list[Callable[[], object]] = []
         # Guards all of them. Nothing else is waited for under it.
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
 
     def __repr__(self) -> str:
-        return f"<Names {sorted(self._taken)} taken, {self._waiting} waited for>"
+        return f"<Names {sorted(self._taken_names)} taken, {self._awaited_names} waited for>"
 
     @contextmanager
     def alone_with(self, name: str) -> Iterator[None]:
-        with self._changed:
-            self._waiting.append(name)
-            self._changed.wait_for(lambda: name not in self._taken)
-            self._waiting.remove(name)
-            self._taken.add(name)
+        with self._condition:
+            self._awaited_names.append(name)
+            self._condition.wait_for(lambda: name not in self._taken_names)
+            self._awaited_names.remove(name)
+            self._taken_names.add(name)
         try:
             yield
         finally:
@@ -40,31 +40,31 @@ class Names:
 
     def maybe_take(self, name: str) -> bool:
         """Take the name if it is free, without waiting; return False if another thread has it."""
-        with self._changed:
-            if name in self._taken:
+        with self._condition:
+            if name in self._taken_names:
                 return False
-            self._taken.add(name)
+            self._taken_names.add(name)
             return True
 
     def give_back(self, name: str) -> None:
-        with self._changed:
-            self._taken.remove(name)
+        with self._condition:
+            self._taken_names.remove(name)
             self._maybe_go_on()
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def when_all_are_free(self, act: Callable[[], object]) -> None:
         """Call the function now, or when the last name is given back."""
-        with self._changed:
-            self._afterwards.append(act)
+        with self._condition:
+            self._pending_calls.append(act)
             self._maybe_go_on()
 
     def wait_until_all_are_free(self, timeout_s: float) -> bool:
-        with self._changed:
-            self._waiting.append(EVERY_NAME)
-            is_free = self._changed.wait_for(lambda: not self._taken, timeout_s)
-            self._waiting.remove(EVERY_NAME)
+        with self._condition:
+            self._awaited_names.append(EVERY_NAME)
+            is_free = self._condition.wait_for(lambda: not self._taken_names, timeout_s)
+            self._awaited_names.remove(EVERY_NAME)
             return is_free
 
     def _maybe_go_on(self) -> None:
-        while self._afterwards and not self._taken:
-            self._afterwards.pop()()
+        while self._pending_calls and not self._taken_names:
+            self._pending_calls.pop()()

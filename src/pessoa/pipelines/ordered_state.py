@@ -79,12 +79,12 @@ class OrderedProgram(Protocol):
         """Return the rows of a record, each with the number of its task."""
 
     def run(self, task: int, rows: list[bytes], state: TaskState) -> Iterable[WrittenRecord]:
-        """Take the rows of a task in a batch, which come in no particular order."""
+        """Return the records that a task makes of its rows of a batch, which come in no particular order."""
 
 
 @dataclass(frozen=True)
 class OrderedQuery:
-    """The topics to read, and the program: `module:function`, called with the argument, returns it."""
+    """The topics to read, and the program: the function `program` (`module:function`) returns it for `argument`."""
 
     topics: tuple[str, ...]
     program: str
@@ -105,9 +105,11 @@ def load(program: str, argument: bytes) -> OrderedProgram:
 
 
 def pack(value: object, by_value: Iterable[ModuleType] = ()) -> bytes:
-    """A value of this process for the workers of its own Spark, functions included; `unpack` is its inverse.
+    """Return a value of this process, functions included, pickled for the workers of its own Spark; `unpack` is the
+    inverse.
 
-    Functions of modules that workers cannot import, `by_value`, are packed with what they use."""
+    Functions of the modules `by_value`, which workers cannot import, are pickled with everything that they use.
+    """
     from pyspark import cloudpickle
 
     for module in by_value:
@@ -124,7 +126,7 @@ def unpack(packed: bytes) -> object:
 
 
 def records_of(query: OrderedQuery, spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
-    """The records that the program gives: topic, partition, key, value, headers, timestamp."""
+    """Return the records that the program makes: topic, partition, key, value, headers, timestamp."""
     program, argument = query.program, query.argument
     records = _read(query, spark, kafka)
     if load(program, argument).has_state:
@@ -143,7 +145,7 @@ def records_of(query: OrderedQuery, spark: SparkSession, kafka: KafkaSettings) -
 
 
 def start_function(query: OrderedQuery) -> Callable[[SparkSession, KafkaSettings], DataFrame]:
-    """The query as the start function of an engine's specification."""
+    """Return the query as the start function of an engine's specification."""
     return partial(records_of, query)
 
 
@@ -241,7 +243,7 @@ def _records(batch: pa.RecordBatch) -> Iterator[ReadRecord]:
 
 
 class NoState:
-    """The state of a program that has said that it has none."""
+    """The state of a program whose `has_state` is False; every access fails."""
 
     def get(self, name: str, key: bytes) -> bytes | None:
         raise AssertionError(f"the program has no state, and asks for {name} {key!r}")
@@ -254,7 +256,7 @@ class NoState:
 
 
 class StoredMap(Protocol):
-    """The part of Spark's MapState that is used here."""
+    """The methods of Spark's MapState that are used."""
 
     def getValue(self, key: tuple[object, ...]) -> Iterable[object] | None: ...  # noqa: N802
 

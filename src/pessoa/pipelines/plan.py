@@ -46,11 +46,11 @@ Lookup: TypeAlias = Literal["by-time", "latest"]
 
 
 class PlanRefused(ValueError):
-    """A plan that cannot run, and why, in the words of the plan."""
+    """A plan that cannot run; the message says why in terms of the plan."""
 
 
 class Format(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How bytes become columns, and columns bytes."""
+    """The format by which bytes are decoded to columns, and columns encoded to bytes."""
 
     kind: str
     # The columns and their types, as Spark writes them: "id BIGINT, nome STRING". Empty for a registry's schema that
@@ -98,7 +98,8 @@ class Errors(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Window(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Times in milliseconds. A window takes late records until the stream is `grace_ms` past its end."""
+    """A window in time; times are in milliseconds. It takes late records until the stream is `grace_ms` past its
+    end."""
 
     kind: Literal["tumbling", "hopping", "session", "sliding"]
     # The length, or the gap that ends a session.
@@ -110,7 +111,7 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Within(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Two streams join where the right row is at most so much older or younger than the left one."""
+    """The time bounds of a join of two streams: how much older or younger than the left row the right row may be."""
 
     before_ms: int
     after_ms: int
@@ -133,7 +134,7 @@ class Source(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Project(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The value becomes these columns; or gets them in addition, where `keep` is set."""
+    """Replaces the value by these columns, or adds them to it if `keep` is set."""
 
     input: Node
     columns: tuple[Column, ...]
@@ -141,7 +142,7 @@ class Project(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Apply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The value becomes what a Python function makes of it."""
+    """Replaces the value by the result of a Python function."""
 
     input: Node
     function: Function
@@ -149,7 +150,7 @@ class Apply(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Filter(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """In a table, a row that does not pass deletes its key."""
+    """Keeps the rows that meet a condition. In a table, a row that does not meet it deletes its key."""
 
     input: Node
     condition: str | Function
@@ -159,9 +160,9 @@ class Filter(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class FlatMap(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Each row becomes as many as the array has that the expression or function gives.
+    """Replaces each row by one row for each element of the array that the expression or function returns.
 
-    An element that is a struct becomes the value's columns, any other the column `name`. A function with keys gives
+    An element that is a struct becomes the value's columns, any other the column `name`. A function with keys returns
     structs of two fields: `key` and `value`.
     """
 
@@ -174,7 +175,7 @@ class FlatMap(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Rekey(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The key becomes these columns. A table becomes the stream of its changes."""
+    """Replaces the key by these columns. A table becomes the stream of its changes."""
 
     input: Node
     columns: tuple[Column, ...]
@@ -184,7 +185,8 @@ class Rekey(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Aggregate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Rows of one key (and window) become one row of a table, of SQL aggregates such as count(*) or sum(valor)."""
+    """Makes one row of a table of the rows of one key (and window), by SQL aggregates such as count(*) or
+    sum(valor)."""
 
     input: Node
     columns: tuple[Column, ...]
@@ -192,9 +194,10 @@ class Aggregate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Distinct(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Of the rows that are equal in these columns, the first; in all columns of key and value if none are named.
+    """Keeps the first of the rows that are equal in these columns, or in all columns of key and value if none are
+    named.
 
-    What was seen is remembered for ever, or until the stream is `within_ms` past it.
+    Earlier rows are kept in the state for ever, or until the stream is `within_ms` past them.
     """
 
     input: Node
@@ -203,8 +206,8 @@ class Distinct(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Process(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The rows of a key, in the order of their times, go to a Python object that keeps state for the key, sets timers,
-    and gives any number of values for each row (`row_process.py`)."""
+    """Passes the rows of a key, in the order of their times, to a Python object that keeps state for the key, sets
+    timers, and returns any number of values for each row (`row_process.py`)."""
 
     input: Node
     # Names the object; `returns` is the type of one value.
@@ -220,12 +223,13 @@ class Process(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Rows with equal keys. Its kind follows from its inputs: two streams (`within` says how near in time), a stream
-    with the state of a table, or two tables. The value has the columns of both; a prefix keeps them apart.
+    """Joins rows with equal keys. Its kind follows from its inputs: two streams (`within` bounds the difference in
+    time), a stream with the state of a table, or two tables. The value has the columns of both; a prefix keeps them
+    apart.
 
-    A stream's row meets the table's row of its own time (`by-time`: rows of both are taken in the order of their
-    times), or the one that is there when it comes (`latest`, as with Kafka's global tables: the table is read to its
-    end before the stream is).
+    A stream's row is joined with the table's row of its own time (`by-time`: rows of both are taken in the order of
+    their times), or with the current row when it arrives (`latest`, as with Kafka's global tables: the table is read to
+    its end before the stream is).
     """
 
     left: Node
@@ -238,8 +242,8 @@ class Join(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class ForeignKeyJoin(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Two tables: each row of the left one with the row of the right one whose key the expression `on` gives. It is
-    written as other nodes before it runs (`table_foreign_keys.py`)."""
+    """Joins two tables: each row of the left table with the row of the right table whose key the expression `on`
+    returns. It is replaced by other nodes before it runs (`table_foreign_keys.py`)."""
 
     left: Node
     right: Node
@@ -249,7 +253,7 @@ class ForeignKeyJoin(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Through(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The rows go through a topic: what is above is another query, with as many partitions to read as are wanted."""
+    """Writes the rows to a topic and reads them back: the nodes above are another query, with `partitions` to read."""
 
     input: Node
     # A name of ours if empty.
@@ -265,7 +269,7 @@ class Union(msgspec.Struct, frozen=True, tag=True):
 
 
 class Sink(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """The end: rows become records of a topic."""
+    """The end of a plan, which writes the rows as records of a topic."""
 
     input: Node
     topic: str
@@ -280,7 +284,7 @@ class Sink(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class PythonSource(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """Records that a `pipelines.python_source` reader brings, by the name under which it is handed to the compiler."""
+    """Records of a `pipelines.python_source` reader, by the name under which the compiler is given the reader."""
 
     reader: str
     options: Mapping[str, str] = {}
@@ -315,7 +319,8 @@ Node: TypeAlias = (
 
 
 class KafkaSettings(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where topics and schemas are. `options` are Kafka's client keys (security.protocol, sasl.jaas.config, …)."""
+    """The addresses of brokers and schema registry. `options` are Kafka's client keys (security.protocol,
+    sasl.jaas.config, …)."""
 
     bootstrap_servers: str
     options: Mapping[str, str] = {}
@@ -323,7 +328,7 @@ class KafkaSettings(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
-    """The nodes whose rows a node takes."""
+    """Return the nodes whose rows a node takes."""
     match node:
         case Source() | PythonSource():
             return ()
@@ -336,7 +341,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
 
 
 def every(node: Node) -> list[Node]:
-    """Yield a node and all nodes below it, inputs first."""
+    """Return a node and all nodes below it, inputs first."""
     return [found for each in inputs(node) for found in every(each)] + [node]
 
 

@@ -53,11 +53,11 @@ def _type(field: Field, within: tuple[str, ...]) -> str:
     entry = map_entry(field)
     if entry is not None:
         of_key, of_value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-        return f"MAP<{_single(of_key, within)}, {_single(of_value, within)}>"
-    return f"ARRAY<{_single(field, within)}>" if field.is_repeated else _single(field, within)
+        return f"MAP<{_single_type(of_key, within)}, {_single_type(of_value, within)}>"
+    return f"ARRAY<{_single_type(field, within)}>" if field.is_repeated else _single_type(field, within)
 
 
-def _single(field: Field, within: tuple[str, ...]) -> str:
+def _single_type(field: Field, within: tuple[str, ...]) -> str:
     if field.message_type is not None:
         if field.message_type.full_name == TIMESTAMP:
             return "TIMESTAMP"
@@ -68,7 +68,7 @@ def _single(field: Field, within: tuple[str, ...]) -> str:
 
 
 def proto_text(struct: dict[str, Any], name: str) -> str:
-    """A .proto file for a Spark struct, given as Spark's own JSON for schemas."""
+    """Return a .proto file for a Spark struct, given as Spark's own JSON for schemas."""
     lines = _message(struct, name, "")
     imports = [f'import "{_TIMESTAMP_FILE}";'] if any(TIMESTAMP in line for line in lines) else []
     return "\n".join(['syntax = "proto3";', *imports, *lines]) + "\n"

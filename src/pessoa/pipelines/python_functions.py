@@ -39,7 +39,7 @@ ERROR = "error"
 
 
 def find_function(name: str, functions: NamedFunctions) -> Callable[..., object]:
-    """The function (or class) of that name: among those that came along, or imported as `module:name`."""
+    """Return the function (or class) of that name: one of `functions`, or imported as `module:name`."""
     if name in functions:
         return functions[name]
     module, colon, path = name.partition(":")
@@ -69,7 +69,7 @@ def ship(function: Callable[..., object] | None) -> None:
 
 
 def arrow_function(called: Callable[[pa.Array], pa.Array], returns: str) -> Callable[..., Column]:
-    """A Spark function of one column out of anything that can be called with an Arrow array."""
+    """Return a Spark function of one column that calls `called` with an Arrow array."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import arrow_udf
 
@@ -85,7 +85,8 @@ def arrow_function(called: Callable[[pa.Array], pa.Array], returns: str) -> Call
 
 
 def arrow_type(spark: SparkSession, type_: str) -> pa.DataType:
-    """A type of Spark as Arrow has it. `spark` is asked, since pyspark's own parser asks whichever Spark it finds."""
+    """Return Arrow's type for a Spark type. The session `spark` parses the type, since pyspark's own parser uses
+    whichever session it finds."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     return to_arrow_type(spark.createDataFrame([], f"parsed {type_}").schema["parsed"].dataType)
@@ -228,7 +229,7 @@ def describe_failure(failure: BaseException) -> str:
 
 
 def fit_to_arrow(value: Any, kind: pa.DataType) -> object:
-    """What Arrow understands as a value of this type: structs as dicts, arrays as lists, maps as pairs."""
+    """Return the value as Arrow converts it to this type: structs as dicts, arrays as lists, maps as pairs."""
     import pyarrow.types as kinds
 
     if value is None:
@@ -258,7 +259,7 @@ def _parts(value: Any, kind: pa.StructType) -> list[object]:
 
 
 def build(kind: Callable[..., object], row: Mapping[str, object]) -> object:
-    """A dataclass from a row, nested ones too."""
+    """Return a dataclass with the values of a row, nested dataclasses too."""
     hints = _hints(kind)
     return kind(**{name: _build_member(hints.get(name), value) for name, value in row.items()})
 

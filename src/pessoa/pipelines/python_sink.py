@@ -51,7 +51,8 @@ class SinkWriter(Protocol):
 
 
 def into_python(records: DataFrame, writer: SinkWriter) -> DataFrame:
-    """The DataFrame of Spark's Kafka source (with `includeHeaders`) with the writer at its end; no row leaves it."""
+    """Return the DataFrame of Spark's Kafka source (with `includeHeaders`), with the writer at its end; it outputs
+    no rows."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         put_all(writer, batches)

@@ -36,7 +36,8 @@ _READER_OPTION = "reader"
 
 
 class SourceRow(NamedTuple):
-    """A record on its way to a topic. Without a partition the producer chooses one, without a time it is now."""
+    """A record to write to a topic. Without a partition the producer chooses one, without a timestamp it is the
+    current time."""
 
     topic: str
     partition: int | None
@@ -61,7 +62,7 @@ class SourceReader(Protocol):
 
 
 def python_source(spark: SparkSession, reader: SourceReader) -> DataFrame:
-    """A streaming DataFrame of ROW_SCHEMA."""
+    """Return a streaming DataFrame of ROW_SCHEMA with the rows of the reader."""
     from pyspark import cloudpickle
 
     spark.dataSource.register(_source_class())

@@ -43,15 +43,16 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
 class SpecRefused(ValueError):
-    """A specification that cannot run, and what to write instead."""
+    """A specification that cannot run; the message says what to write instead."""
 
 
 @dataclass(frozen=True)
 class QuerySpec:
-    """`plan`, or `start_function`: (session, Kafka's settings) → a streaming DataFrame of records (key, value, …).
+    """A query to run: a `plan`, or a `start_function`: (session, Kafka's settings) → a streaming DataFrame of records
+    (key, value, …).
 
-    A function is one, or where to find it: "module:name" or "path/to/file.py:name". What is to be remembered in a topic
-    can only be the latter, and plans whose functions can be found.
+    A start function is a function, or its location: "module:name" or "path/to/file.py:name". Only a location can be
+    kept in a state topic, and only plans whose functions can be imported.
     """
 
     id: str

@@ -61,13 +61,14 @@ class Query:
         return speed_of(self.spec) == "real-time"
 
     def topics(self) -> set[str]:
-        """The topics that it reads, as far as its plan or progress tell; none for connectors, which have their own."""
+        """Return the topics that the query reads, as far as its plan or progress show; none for connectors, which
+        have their own."""
         if self.spec.writer is not None or self.spec.table is not None:
             return set()
         return topics_read(self.spec.plan) | {topic for topic, _, _ in self.progress.offsets}
 
     def doing(self) -> str:
-        """The backlog or the tables that the query reads before it is up to date; empty if there is nothing to tell."""
+        """Return the backlog or the tables that the query reads before it is up to date; empty if there are none."""
         if self.running is None:
             return ""
         if not self.is_loading:

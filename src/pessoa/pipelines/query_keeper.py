@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.client.topic_creation import TopicUnavailable
 from pessoa.pipelines.ending_queries import EndingQueries
-from pessoa.pipelines.failures import is_final, is_state_of_micro_batches, plain
+from pessoa.pipelines.failures import failure_reason, is_final, is_state_of_micro_batches
 from pessoa.pipelines.group_offsets import GroupOffsets
 from pessoa.pipelines.jars import JarsUnavailable
 from pessoa.pipelines.java import NoJava
@@ -72,7 +72,8 @@ class QueryKeeper:
         return f"<QueryKeeper of {len(self.queries)} queries, {self.spark}>"
 
     def task_slots(self) -> TaskSlots:
-        """Spark's task slots, and how many of them are held. Before Spark has started there are none on a cluster."""
+        """Return the count of Spark's task slots, and of those that are held. On a cluster it is 0 until Spark has
+        started."""
         held = sum(query.task_slots for query in list(self.queries.values()) if query.running is not None)
         return TaskSlots(self.spark.task_slots or 0, held)
 
@@ -114,7 +115,7 @@ class QueryKeeper:
                 self._note_failure(query, reason, counts=counts)
 
     def _look_at_topics(self) -> None:
-        """End queries whose topics were recreated. Uses files; asks the cluster without waiting."""
+        """End queries whose topics were recreated. Reads files; requests to the cluster are not waited for."""
         running = [query for query in list(self.queries.values()) if query.running is not None]
         seen = self._topic_look.answer({topic for query in running for topic in query.topics()})
         for query in running if seen else ():
@@ -191,7 +192,9 @@ class QueryKeeper:
             elif not is_active and is_state_of_micro_batches(str(failure)):
                 self._go_on_in_micro_batches(query)
             elif not is_active:
-                self._note_failure(query, plain(str(failure)) if failure is not None else "Spark ended the query")
+                self._note_failure(
+                    query, failure_reason(str(failure)) if failure is not None else "Spark ended the query"
+                )
 
     def _note_progress(self, query: Query, progress: Progress) -> None:
         query.progress = progress
@@ -230,7 +233,7 @@ class QueryKeeper:
             # Spark refuses in many ways; the user's own function may raise anything.
             if raises:
                 raise
-            self._note_failure(query, plain(str(failure)))
+            self._note_failure(query, failure_reason(str(failure)))
 
     def _run(self, query: Query, spark: SparkSession, slots: int) -> None:
         query.is_loading = must_load_tables(query.spec) and not query.has_loaded

@@ -36,7 +36,7 @@ class Progress(msgspec.Struct, frozen=True):
     lags: tuple[tuple[str, int, int], ...] = ()
 
     def catching_up(self) -> str:
-        """How far the query is behind and how long it will take; empty if that is a moment only."""
+        """Return how far the query is behind and how long catching up will take; empty if only a moment."""
         if not self.lag or self.rows_per_second <= 0 or self.lag / self.rows_per_second < MOMENT_S:
             return ""
         left_s = self.lag / self.rows_per_second

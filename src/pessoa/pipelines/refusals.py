@@ -29,7 +29,7 @@ _OUR_SENTENCE = re.compile(r"a bad record stopped the pipeline: [^\n]*")
 
 
 def _refusals() -> tuple[type[Exception], ...]:
-    """Return the exception classes that are errors of the plan; others (Spark is gone) are not explained."""
+    """Return the exception classes that are errors of the plan; others (Spark has ended) are not explained."""
     from pyspark.errors import (
         AnalysisException,
         IllegalArgumentException,
@@ -54,11 +54,11 @@ def in_the_plans_words(plan: Node, compiler: Compiler) -> Iterator[None]:
     try:
         yield
     except _refusals() as refused:
-        culprit = _culprit(plan, compiler)
+        culprit = _failing_node(plan, compiler)
         raise PlanRefused(f"{describe(culprit)}: {explain_refusal(refused, culprit)}") from refused
 
 
-def _culprit(plan: Node, compiler: Compiler) -> Node:
+def _failing_node(plan: Node, compiler: Compiler) -> Node:
     for node in every(plan):
         try:
             compiler.flow(node).frame.schema  # noqa: B018
@@ -68,7 +68,7 @@ def _culprit(plan: Node, compiler: Compiler) -> Node:
 
 
 def explain_refusal(error: Exception, node: Node | None = None) -> str:
-    """One sentence for what Spark said at length."""
+    """Return one sentence for the long error message of Spark."""
     text = str(error)
     match = _CONDITION.search(text)
     condition = match[1] if match else ""

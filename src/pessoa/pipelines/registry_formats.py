@@ -52,7 +52,7 @@ Row: TypeAlias = dict[str, object]
 
 
 def resolve_schemas(plan: Node, kafka: KafkaSettings) -> Node:
-    """The plan with the columns of every source's schema in it."""
+    """Return the plan with the columns of every source's schema in it."""
     if isinstance(plan, Source):
         return msgspec.structs.replace(
             plan,
@@ -96,7 +96,7 @@ def _look_up_columns(format_: Format, subject: str, plain_name: str, kafka: Kafk
 
 
 def parse_avro_with_references(text: str, references: dict[str, str]) -> AvroType:
-    """A schema with what it refers to."""
+    """Return the parsed schema; `references` are the texts of the schemas that it refers to."""
     from pessoa.serde.avro.parsing import parse_avro
 
     known: dict[str, NamedType] = {}
@@ -130,7 +130,7 @@ def _client(kafka: KafkaSettings, format_: Format) -> RegistryClient:
 
 
 def decode_column(format_: Format, data: str, kafka: KafkaSettings, spark: SparkSession) -> Column:
-    """A struct of (result, error), the result with the columns of the format."""
+    """Return a column of structs (result, error), the result with the columns of the format."""
     from pyspark.sql import functions as F
 
     columns = arrow_type(spark, f"STRUCT<{format_.columns}>")
@@ -139,7 +139,7 @@ def decode_column(format_: Format, data: str, kafka: KafkaSettings, spark: Spark
 
 
 class Decoder:
-    """Bytes to rows, called by Spark's workers with Arrow arrays."""
+    """Decodes bytes to rows; Spark's workers call it with Arrow arrays."""
 
     def __init__(self, format_: Format, columns: pa.DataType, client: RegistryClient) -> None:
         self._format = format_
@@ -215,7 +215,7 @@ class Decoder:
 def encode_column(
     format_: Format, columns: tuple[str, ...], frame_: DataFrame, subject: str, kafka: KafkaSettings
 ) -> Column:
-    """The bytes of these columns, magic byte and id first."""
+    """Return a column with the bytes of these columns, magic byte and schema id first."""
     from pyspark.sql import functions as F
 
     if not columns:

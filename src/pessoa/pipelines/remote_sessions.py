@@ -33,7 +33,7 @@ def connect_remote(address: str, home: Path) -> SparkSession:
 
 
 def with_session(address: str, session_id: str) -> str:
-    """`sc://host:port/;token=…` with the id of a session among its parameters."""
+    """Return the address `sc://host:port/;token=…` with the id of a session among its parameters."""
     base, slash, parameters = address.removeprefix("sc://").partition("/")
     parameters = parameters if slash else ""
     return f"sc://{base}/{parameters or ''};session_id={session_id}".replace("/;;", "/;")

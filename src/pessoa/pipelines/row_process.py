@@ -62,7 +62,7 @@ class Context:
 
 
 class RowProcessor(Protocol):
-    """What `process` takes: `timer` may be missing where none is set."""
+    """The object that `process` takes; its method `timer` may be missing if it sets no timers."""
 
     def process(self, context: Any, key: Any, value: Any) -> Iterable[object]: ...
 

@@ -119,7 +119,8 @@ def _moment(milliseconds: int) -> datetime.datetime:
 
 
 def process_rows(node: Process, below: Flow, processor: RowProcessor, takes: Callable[..., object] | None) -> DataFrame:
-    """The columns of the key, those of the result, its time, and `__error` for what failed."""
+    """Return rows with the columns of the key and of the result, its time, and `__error` for a failure of the
+    processor."""
     made = shape(node)
     values = below.shape.values
     payload = f"struct({', '.join(map(sql_name, values))})"

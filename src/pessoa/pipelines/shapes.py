@@ -50,7 +50,7 @@ RESERVED = (ROWTIME, ROWDELETED, *ORIGIN)
 
 
 class ColumnsUnknown(PlanRefused):
-    """A schema has still to be looked up, or learnt."""
+    """The columns are not known yet: a schema must be looked up, or learnt."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 def format_columns(format_: Format, plain_name: str) -> tuple[str, ...]:
-    """The names of the columns that a format decodes to."""
+    """Return the names of the columns that a format decodes to."""
     if format_.kind == NOTHING:
         return ()
     if format_.kind in PRIMITIVES:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 class SlotsUnreadable(Exception):
-    """The file is there and holds no number."""
+    """The file exists and holds no number."""
 
 
 def kept_slots(folder: Path, wanted: int) -> int:
@@ -26,7 +26,7 @@ def kept_slots(folder: Path, wanted: int) -> int:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file of a query's folder, so that it has all of the text or is as it was, also after a loss of power."""
+    """Write a file of a query's folder atomically: after a loss of power it has the whole new text, or the old one."""
     folder = path.parent
     folder.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
@@ -41,7 +41,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def sync_names(folder: Path) -> None:
-    """Sync a folder, so that what was made or renamed in it is there after a loss of power."""
+    """Sync a folder, so that files created or renamed in it survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -48,7 +48,7 @@ class SparkLink:
         return self.server is not None and not self.server.is_running
 
     def connect(self) -> SparkSession:
-        """The session; starts Spark if need be. Raises SparkUnavailable, NoJava or JarsUnavailable."""
+        """Return the session; starts Spark if it does not run. Raises SparkUnavailable, NoJava or JarsUnavailable."""
         if self.session is not None:
             return self.session
         if time.monotonic() < self._next_start_s:

@@ -118,7 +118,7 @@ def local_settings(cores: int) -> dict[str, str]:
 
 
 class SparkUnavailable(Exception):
-    """Spark did not start, or is gone; the sentence says what it said last."""
+    """Spark did not start, or has ended; the message has its last output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class SparkServer:
     def start(
         cls, home: Path, chosen: SparkOptions = _DEFAULT_OPTIONS, progress: Progress = lambda *_: None
     ) -> SparkServer:
-        """Start and wait until sessions are served. Raises NoJava, JarsUnavailable or SparkUnavailable."""
+        """Start a server, and return it when it serves sessions. Raises NoJava, JarsUnavailable or SparkUnavailable."""
         home.mkdir(parents=True, exist_ok=True)
         token = secrets.token_urlsafe(24)
         jars = fetch(progress=progress)
@@ -196,7 +196,7 @@ class SparkServer:
         return f"sc://localhost:{self.port}/;token={self._token}"
 
     def session(self) -> SparkSession:
-        """A new session; each has its own temporary views and settings."""
+        """Return a new session; each has its own temporary views and settings."""
         return session_at(self.address)
 
     def stop(self) -> None:
@@ -220,7 +220,7 @@ class SparkServer:
 
 
 def session_at(address: str) -> SparkSession:
-    """A session with the Spark Connect server at `sc://host:port`. Raises SparkUnavailable."""
+    """Return a session with the Spark Connect server at `sc://host:port`. Raises SparkUnavailable."""
     try:
         from pyspark.sql import SparkSession
     except ImportError as missing:
@@ -230,7 +230,7 @@ def session_at(address: str) -> SparkSession:
     builder: Any = SparkSession.builder
     session: SparkSession = builder.remote(address).create()
     try:
-        _be_impatient(session)
+        _shorten_retries(session)
         # The server is first spoken to by the first question.
         _ = session.version
     except Exception as refused:
@@ -240,7 +240,7 @@ def session_at(address: str) -> SparkSession:
 
 
 def import_client_aside() -> None:
-    """Import PySpark's client in a thread of its own. What is wrong with it is said by `session_at`."""
+    """Import PySpark's client in a thread of its own. `session_at` reports an error of the import."""
     threading.Thread(target=_import_client, name="pessoa-import-pyspark", daemon=True).start()
 
 
@@ -250,10 +250,10 @@ def _import_client() -> None:
 
 
 def forget(session: Any) -> None:
-    """Let go of a session whose server is not to be asked any more.
+    """Stop using a session, without a request to its server.
 
-    PySpark keeps the first session as the default of the process and of a thread, for functions that are not told
-    which one to use, until it is stopped. One that is left there though it is dead is found by the next caller.
+    PySpark keeps the first session as the default of the process and of a thread, for functions that are given none,
+    until it is stopped. A dead session that is not stopped would be used by the next caller.
     """
     session.release_session_on_close = False
     session.stop()
@@ -261,7 +261,7 @@ def forget(session: Any) -> None:
 
 @contextmanager
 def in_use(session: SparkSession) -> Iterator[None]:
-    """Make this session the one that PySpark's functions find in this thread."""
+    """Make this session the one that PySpark's functions use in this thread, within the block."""
     from pyspark.sql.connect.session import SparkSession
 
     place: Any = SparkSession._active_session
@@ -273,8 +273,8 @@ def in_use(session: SparkSession) -> Iterator[None]:
         place.session = before
 
 
-def _be_impatient(session: Any) -> None:
-    """Give up on a server that does not answer much sooner than Spark's client does (ten minutes)."""
+def _shorten_retries(session: Any) -> None:
+    """Set retries with which the client gives up on a silent server much sooner than by default (ten minutes)."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=LONGEST_BACKOFF_MS)])

@@ -68,16 +68,16 @@ REGISTRY_FORMATS = ("avro", "protobuf")
 
 
 def has_state(node: Node) -> bool:
-    """Whether this node itself remembers rows."""
+    """Whether this node itself keeps state."""
     return isinstance(node, Aggregate | Distinct | ForeignKeyJoin | Join | Process)
 
 
 def why_not_real_time(plan: Node) -> str | None:
-    """What keeps a plan from running record by record, as one query; None if nothing does."""
+    """Return the reason why a plan cannot run record by record, as one query; None if it can."""
     for node in every(plan):
         if reason := _why_slow(node):
             return reason
-    if any(_too_much(node) for node in every(plan)):
+    if any(_has_too_much_state(node) for node in every(plan)):
         return "it keeps state after state"
     if any(_is_union_above_state(node) for node in every(plan)):
         return "it unites what an aggregate gives"
@@ -87,7 +87,8 @@ def why_not_real_time(plan: Node) -> str | None:
 
 
 def why_micro_batch(plan: Node, delivery: str, keeps_times: bool, wanted: Speed | None) -> str | None:
-    """Why a query with this plan and these settings runs in micro-batches; None if it runs in real-time mode."""
+    """Return the reason why a query with this plan and these settings runs in micro-batches; None for real-time
+    mode."""
     if reason := why_not_real_time(plan):
         return reason
     if delivery == "exactly-once":
@@ -142,7 +143,7 @@ def is_table(node: Node) -> bool:
 
 
 def lookups(plan: Node) -> list[Join]:
-    """The joins of a stream with a table as it is: the table is to be read before the stream."""
+    """Return the joins of a stream with the current rows of a table, which must be read before the stream."""
     joins = [node for node in every(plan) if isinstance(node, Join) and node.lookup == "latest"]
     return [node for node in joins if node.within is None and not is_table(node.left)]
 
@@ -201,7 +202,7 @@ def _mode(node: Node) -> OutputMode:
 
 
 class Stage(NamedTuple):
-    """One query. `topic` is the one that it writes, of ours if another stage reads it."""
+    """One query. `topic` is the topic that it writes; it is internal if another stage reads it."""
 
     query: str
     plan: Node
@@ -217,32 +218,33 @@ Types = Callable[[Node], Mapping[str, str]]
 
 
 def stages(plan: Sink, name: str, types: Types, *, real_time: bool = False) -> list[Stage]:
-    """The queries that a plan needs, sources first. `types` gives the columns of a node and their types in Spark.
+    """Return the queries that a plan needs, sources first. `types` returns the columns of a node and their types in
+    Spark.
 
-    `real_time`: also those that it needs to run in real-time mode, if nothing in it keeps it from that.
+    `real_time`: split further, so that the queries run in real-time mode, if no node of the plan prevents it.
     """
     is_fast = real_time and not any(map(_why_slow, every(plan)))
-    cutter = _Cutter(name, types, is_fast)
-    last = cutter.cut(plan)
-    found = [*cutter.found, Stage(name, last, plan.topic, is_internal=False)]
-    return [part for stage in found for part in _letters_apart(stage)] if is_fast else found
+    splitter = _PlanSplitter(name, types, is_fast)
+    last = splitter.split(plan)
+    found = [*splitter.found, Stage(name, last, plan.topic, is_internal=False)]
+    return [part for stage in found for part in _split_off_letters(stage)] if is_fast else found
 
 
 def is_cut(plan: Node, *, real_time: bool = False) -> bool:
     """Whether a plan needs more than one query."""
-    if any(_too_much(node) or isinstance(node, Through | ForeignKeyJoin) for node in every(plan)):
+    if any(_has_too_much_state(node) or isinstance(node, Through | ForeignKeyJoin) for node in every(plan)):
         return True
     is_fast = real_time and not any(map(_why_slow, every(plan)))
     return is_fast and why_not_real_time(plan) is not None
 
 
-def _too_much(node: Node) -> bool:
-    """Whether a node has state above state, or inputs with state side by side."""
+def _has_too_much_state(node: Node) -> bool:
+    """Whether a node has state above state, or several inputs with state, which one Spark query does not support."""
     below = sum(any(has_state(each) for each in every(child)) for child in inputs(node))
     return below > 0 if has_state(node) else below > 1
 
 
-def _letters_apart(stage: Stage) -> list[Stage]:
+def _split_off_letters(stage: Stage) -> list[Stage]:
     """Return the stage without bad records, and a stateless stage that writes its dead letters."""
     if not _letters_beside_state(stage.plan):
         return [stage]
@@ -263,24 +265,24 @@ def _skipping_bad_records(node: Node) -> Node:
     return made
 
 
-class _Cutter:
+class _PlanSplitter:
     def __init__(self, name: str, types: Types, is_fast: bool) -> None:
         self._name = name
         self._types = types
         self._is_fast = is_fast
         self.found: list[Stage] = []
 
-    def cut(self, node: Node) -> Node:
+    def split(self, node: Node) -> Node:
         """Return the node with a topic below it wherever the plan must be split into two queries; the stages that write
         those topics are in `found`."""
         if isinstance(node, Through):
-            return self._through_a_topic(self.cut(node.input), node.topic, node.partitions)
+            return self._through_a_topic(self.split(node.input), node.topic, node.partitions)
         if isinstance(node, ForeignKeyJoin):
-            return self.cut(expand(node, self._types(node.left), self._types(node.right)))
-        ends_here = _too_much(node) or (self._is_fast and _is_union_above_state(node))
+            return self.split(expand(node, self._types(node.left), self._types(node.right)))
+        ends_here = _has_too_much_state(node) or (self._is_fast and _is_union_above_state(node))
         children = []
         for child in inputs(node):
-            whole = self.cut(child)
+            whole = self.split(child)
             if ends_here and any(has_state(each) for each in every(whole)):
                 whole = self._through_a_topic(whole)
             children.append(whole)

@@ -25,27 +25,27 @@ class StateTopic:
         from pessoa.client.topic_creation import table_spec
 
         self.name = name
-        self._found: dict[str, dict[str, Any]] = {}
+        self._values: dict[str, dict[str, Any]] = {}
         self._reader = TableReader("pessoa-engine", settings, [table_spec(name)], self._replay)
         self._writer = TableWriter(settings)
 
     def load(self) -> dict[str, dict[str, Any]]:
-        """The last value of each query that was not deleted."""
+        """Return the last value of each query that was not deleted."""
         try:
             self._reader.start()
             self._reader.wait_for_end()
         finally:
             # Only this engine writes, so there is nothing to follow.
             self._reader.stop()
-        return self._found
+        return self._values
 
     def _replay(self, batch: Batch) -> None:
         for row in batch.rows:
             query_id = (row.key or b"").decode()
             if row.value is None:
-                self._found.pop(query_id, None)
+                self._values.pop(query_id, None)
             else:
-                self._found[query_id] = json.loads(row.value)
+                self._values[query_id] = json.loads(row.value)
 
     def put(self, query_id: str, value: Mapping[str, Any] | None) -> Callable[[], object]:
         """Write the value of a query, or a tombstone; calling the result waits until it is written. Order is kept."""

@@ -113,7 +113,8 @@ def _join_streams(node: Join, left: Flow, right: Flow) -> DataFrame:
 
 
 def _side(flow: Flow, prefix: str, grace: str) -> DataFrame:
-    """A stream with its columns out of the way of the other's; rows without key or value match nothing."""
+    """Return a stream whose columns have the prefix of its side; rows without key or value, which match nothing, are
+    left out."""
     from pyspark.sql import functions as F
 
     present = " AND ".join([f"NOT {ROWDELETED}", *(f"{sql_name(name)} IS NOT NULL" for name in flow.shape.keys)])

@@ -162,11 +162,11 @@ def _row(entry: Entry, is_windowed: bool, registry: RegistryValues | None) -> Ro
     key, start = entry.key, None
     if is_windowed:
         key, (start,) = key[:-8], struct.unpack(">q", key[-8:])
-    shown_key, shown_value = _shown(key, registry), _shown(entry.value, registry)
+    shown_key, shown_value = _show(key, registry), _show(entry.value, registry)
     return RowAnswer(shown_key, shown_value, entry.timestamp_ms, entry.partition, entry.offset, start)
 
 
-def _shown(data: bytes, registry: RegistryValues | None = None) -> object:
+def _show(data: bytes, registry: RegistryValues | None = None) -> object:
     if registry is not None and data[:1] == b"\0":
         with suppress(DataProblem, RegistryFailed):
             # Bytes that only look so, or a registry that is away: they are shown as what they are.

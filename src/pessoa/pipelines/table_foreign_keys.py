@@ -46,7 +46,7 @@ _FOREIGN, _OWN = "__foreign", "__own"
 
 
 class Subscribe:
-    """Step 1. State: the foreign key that the left row has, and the version of the row."""
+    """Step 1 of the join. State: the foreign key of the left row, and the version of the row."""
 
     def process(self, context: Context, key: object, value: Value) -> Iterator[dict[str, Any]]:
         old, new = context.state.get("foreign"), value["foreign"] if value else None
@@ -63,7 +63,7 @@ class Subscribe:
 
 
 class Respond:
-    """Step 2. State: the right row, and the left rows that name it: [key, version, payload] each."""
+    """Step 2 of the join. State: the right row, and the left rows that refer to it: [key, version, payload] each."""
 
     def __init__(self, how: How) -> None:
         self._how = how
@@ -90,7 +90,7 @@ class Respond:
 
 
 class Newest:
-    """Step 3. State: the latest version of the left row that had a result."""
+    """Step 3 of the join. State: the latest version of the left row that had a result."""
 
     def process(self, context: Context, key: object, value: Value) -> Iterator[dict[str, Any]]:
         if value is not None and value["version"] >= context.state.get("version", 0):
@@ -130,8 +130,8 @@ def expand(node: ForeignKeyJoin, left_types: Mapping[str, str], right_types: Map
     parsed = Project(
         newest,
         (
-            Column(_OWN, _parsed("left", left.values, left_types)),
-            Column(_FOREIGN, _parsed("right", right.values, right_types)),
+            Column(_OWN, _parse_sql("left", left.values, left_types)),
+            Column(_FOREIGN, _parse_sql("right", right.values, right_types)),
         ),
     )
     names = [(_OWN, name, name) for name in left.values]
@@ -144,7 +144,7 @@ def _payload(values: tuple[str, ...]) -> str:
     return f"to_json(struct({', '.join(map(sql_name, values))}), {_MAP})"
 
 
-def _parsed(payload: str, values: tuple[str, ...], types: Mapping[str, str]) -> str:
+def _parse_sql(payload: str, values: tuple[str, ...], types: Mapping[str, str]) -> str:
     schema = write_columns((name, types[name]) for name in values)
     return f"from_json(`{payload}`, {sql_text(schema)}, {_MAP})"
 

@@ -60,7 +60,7 @@ def join_in_real_time(node: Join, left: Flow, right: Flow) -> DataFrame:
 
 
 def _rules(node: Join, left_is_table: bool) -> tuple[str, str, str]:
-    """Return when a group emits a result, whether that is a deletion, and where its left row is."""
+    """Return SQL for when a group emits a result, for whether that is a deletion, and for its left row."""
     if not left_is_table:
         found = "" if node.how == "left" else f" AND {_LATEST[RIGHT]} IS NOT NULL"
         return f"came.side = {LEFT} AND came.left_row IS NOT NULL{found}", "false", "came.left_row"

@@ -104,7 +104,7 @@ class TableStore:
         return None if found is None else Entry(*found)
 
     def range(self, start: bytes | None, end: bytes | None) -> Iterator[Entry]:
-        """The rows from `start` to before `end`, in the byte order of their keys; None is open."""
+        """Yield the rows from `start` to before `end`, in the byte order of their keys; None is open."""
         first = start or b""
         while True:
             with self._reader() as reader:
@@ -244,7 +244,7 @@ class _AnotherVersion(Exception):
 
 
 def _prepare(writer: sqlite3.Connection) -> None:
-    """Make a new file ready; raise _AnotherVersion if there is one that another version of this code has made."""
+    """Create the tables in a new file; raise _AnotherVersion if another version of this code has made the file."""
     # Normal: nothing that was committed is lost when the process dies; a power cut may lose the last transactions
     # whole, and they are read again.
     for pragma in ("journal_mode = WAL", "synchronous = NORMAL", f"wal_autocheckpoint = {_CHECKPOINT_PAGES}"):

@@ -37,7 +37,7 @@ class TableTarget:
 
 
 class RowMaker(Protocol):
-    """Makes rows of records; pickled into the query."""
+    """Makes the rows of a table from records; pickled into the query."""
 
     def open(self, task: Task) -> None:
         """Prepare for the rows of a partition in a batch; called before the first row."""
@@ -47,7 +47,8 @@ class RowMaker(Protocol):
 
 
 def as_rows(spark: SparkSession, records: DataFrame, maker: RowMaker, columns: str) -> DataFrame:
-    """The DataFrame of Spark's Kafka source (with `includeHeaders`) as rows with columns like `id INT, name STRING`."""
+    """Return the DataFrame of Spark's Kafka source (with `includeHeaders`) as rows with columns like `id INT, name
+    STRING`."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     # Only a session can read such text; in the tasks there is none.

@@ -35,7 +35,8 @@ _SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
 
 
 class TaskSlots(msgspec.Struct, frozen=True):
-    """The slots that Spark has, that queries in real-time mode hold, and that another such query may take."""
+    """The counts of task slots: all that Spark has, those that queries in real-time mode hold, and those free for
+    another."""
 
     total: int
     used: int
@@ -50,12 +51,12 @@ class NoTaskSlots(Exception):
 
 
 def with_room(master: str) -> str:
-    """`local[*]` with a number of slots; any other master as it is."""
+    """Return `local[*]` with a number of slots; any other master unchanged."""
     return f"local[{max(LOCAL_SLOTS, SLOTS_PER_CORE * (os.cpu_count() or 1))}]" if master == "local[*]" else master
 
 
 def slots_of_master(master: str) -> int | None:
-    """The slots of a `local[N]`; None for a master that has its executors elsewhere."""
+    """Return the slots of a `local[N]`; None for a master that has its executors elsewhere."""
     found = _LOCAL.match(with_room(master))
     if found is not None:
         return int(found[1])
@@ -63,7 +64,7 @@ def slots_of_master(master: str) -> int | None:
 
 
 def slots_of_session(session: SparkSession) -> int | None:
-    """The slots of the Spark that a session is with, as that plans by itself; None if it does not say."""
+    """Return the slots of a session's Spark, from a plan that Spark makes; None if the plan does not show them."""
     # A range is dealt to as many tasks as there are cores, and its plan tells.
     plan: str = session.range(1)._explain_string()  # type: ignore[operator]
     found = _SPLITS.search(plan)
@@ -71,7 +72,8 @@ def slots_of_session(session: SparkSession) -> int | None:
 
 
 def slots_wanted(plan: Node | None, partitions: Mapping[str, int], shuffle_partitions: int) -> int:
-    """How many slots a plan holds in real-time mode. A user's own function is taken for one source of one partition."""
+    """Return how many slots a plan holds in real-time mode. A user's own function counts as one source of one
+    partition."""
     if plan is None:
         return 1
     nodes = every(plan)
@@ -89,7 +91,8 @@ def refuse_if_full(query_id: str, wanted: int, slots: TaskSlots) -> None:
 
 
 def count_partitions(settings: Mapping[str, str], plan: Node | None) -> dict[str, int]:
-    """The partitions of each topic that a plan reads. A topic that the cluster does not show in time is left out."""
+    """Return the count of partitions of each topic that a plan reads. A topic that the cluster does not list in time
+    is left out."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

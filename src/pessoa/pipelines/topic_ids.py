@@ -44,7 +44,7 @@ class TopicRecreated(PlanRefused):
 
 
 class TopicIdsUnreadable(Exception):
-    """The file is there and holds no ids."""
+    """The file exists and holds no ids."""
 
 
 def topics_read(plan: Node | None) -> set[str]:
@@ -82,24 +82,24 @@ class KeptTopics:
 
 
 class TopicLook:
-    """Asks a cluster for the ids of topics. A question that nothing waits for is repeated every LOOK_INTERVAL_S."""
+    """Requests the ids of topics from a cluster. A request that no caller waits for is sent every LOOK_INTERVAL_S."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """`settings` are librdkafka's."""
+        """Make a client that connects with its first request; `settings` are librdkafka's."""
         self._settings = settings
         self._admin: AdminClient | None = None
-        self._asked: dict[str, Future[TopicDescription]] = {}
+        self._requests: dict[str, Future[TopicDescription]] = {}
         self._next_s = 0.0
         self._silent_until_s = 0.0
 
     def __repr__(self) -> str:
-        return f"<TopicLook, asked for {sorted(self._asked)}>"
+        return f"<TopicLook, asked for {sorted(self._requests)}>"
 
     def ask(self, topics: Collection[str]) -> Ids:
         """Return the ids of the topics for which the cluster answers in time."""
         if time.monotonic() < self._silent_until_s:
             return {}
-        asked = self._ask(topics)
+        asked = self._request_ids(topics)
         deadline_s = time.monotonic() + ANSWER_TIMEOUT_S + 1
         while not all(each.done() for each in asked.values()):
             if time.monotonic() > deadline_s:
@@ -111,17 +111,17 @@ class TopicLook:
 
     def answer(self, topics: Collection[str]) -> Ids:
         """Return the answer to an earlier request if it has arrived; never waits."""
-        if self._asked:
-            if not all(each.done() for each in self._asked.values()):
+        if self._requests:
+            if not all(each.done() for each in self._requests.values()):
                 return {}
-            asked, self._asked = self._asked, {}
+            asked, self._requests = self._requests, {}
             return _ids(asked)
         if topics and time.monotonic() >= self._next_s:
             self._next_s = time.monotonic() + LOOK_INTERVAL_S
-            self._asked = self._ask(topics)
+            self._requests = self._request_ids(topics)
         return {}
 
-    def _ask(self, topics: Collection[str]) -> dict[str, Future[TopicDescription]]:
+    def _request_ids(self, topics: Collection[str]) -> dict[str, Future[TopicDescription]]:
         from confluent_kafka import TopicCollection
         from confluent_kafka.admin import AdminClient
 
@@ -137,7 +137,7 @@ class TopicLook:
 
 
 def _ids(asked: Mapping[str, Future[TopicDescription]]) -> Ids:
-    """Return the topic ids of the answer, without topics that are gone or unknown, which Spark notices itself."""
+    """Return the topic ids in the response, without topics that are deleted or unknown, which Spark notices itself."""
     found = {
         topic: str(each.result().topic_id) for topic, each in asked.items() if each.done() and not each.exception()
     }

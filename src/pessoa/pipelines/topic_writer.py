@@ -92,7 +92,7 @@ def marker_spec(query_id: str, slots: int) -> TopicSpec:
 def into_topics(
     records: DataFrame, settings: Settings, query_id: str, slots: int, topic: str | None = None
 ) -> DataFrame:
-    """The records with a transactional writer at their end; no row leaves it. `settings` are librdkafka's."""
+    """Return the records with a transactional writer at their end; it outputs no rows. `settings` are librdkafka's."""
     assert 1 <= slots <= MOST_SLOTS, f"{slots} slots"
     by = "coalesce(key, value)" if "key" in records.columns else "value"
     by = DEALT_BY if DEALT_BY in records.columns else by
@@ -108,7 +108,8 @@ def into_topics(
 
 
 def into_topics_at_least_once(records: DataFrame, settings: Settings, topic: str | None = None) -> DataFrame:
-    """The records with a plain writer at their end, which unlike Spark's keeps their timestamps."""
+    """Return the records with a writer without transactions at their end, which unlike Spark's keeps their
+    timestamps."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from confluent_kafka import Producer
@@ -207,9 +208,10 @@ def begin(
 def new_writer(
     settings: Settings, query_id: str, checkpoint_id: str, slot: int, batch_id: int, patience_s: float
 ) -> SlotWriter | None:
-    """Make writers until one has begun the batch; None if the slot has it already.
+    """Return a writer that has begun the batch; None if the slot has committed the batch already.
 
-    A writer that fails for a reason that passes, such as a leader that is being chosen, costs no batch.
+    A writer that fails with a retriable error, such as a leader election, is replaced by another, and the batch does
+    not fail.
     """
     from confluent_kafka import KafkaException
 
@@ -235,11 +237,11 @@ def new_writer(
 
 
 def connect(producer: Producer, topic: str) -> None:
-    """Have the producer hold a connection to a broker, if one answers, so that `init_transactions` finds it.
+    """Open a connection of the producer to a broker, if one answers, so that `init_transactions` finds it.
 
-    librdkafka closes the first connection when it has learnt who the brokers are, and opens the next one with the next
-    question. A producer that finds none when it looks for its coordinator looks again half a second later: without
-    these questions `init_transactions` took 50 or 500 ms, with them 55 in all.
+    librdkafka closes the first connection when it has learnt the brokers, and opens the next one with the next request.
+    A producer without a connection when it looks for its coordinator tries again half a second later: without these
+    requests `init_transactions` took 50 or 500 ms, with them 55 in all.
     """
     from confluent_kafka import KafkaException
 

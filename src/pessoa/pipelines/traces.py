@@ -8,7 +8,7 @@ A query that begins under a name goes on from what it finds there: a checkpoint 
 a batch twice, half a checkpoint would keep it from starting. An engine may be killed in the middle of a deletion, so
 the deletion is written down first, as a file, and every step can be taken again:
 
-    condemn     <home>/deleting/<id>                    then the cluster is told to forget the query
+    mark_deleting     <home>/deleting/<id>                    then the cluster is told to forget the query
     remove      checkpoint and folder get a name that no query can have, each at one stroke, and are removed
                 the markers go; they belong to a checkpoint, and mean nothing to another
                 <home>/deleting/<id> goes
@@ -16,7 +16,7 @@ the deletion is written down first, as a file, and every step can be taken again
 A checkpoint in a store that only Spark reaches (S3, HDFS) is emptied by Spark (`empty_folder`), which is started for it
 if need be.
 
-The next engine in this home does all of it again where it finds that file (`remove_condemned`). If the cluster still
+The next engine in this home does all of it again where it finds that file (`finish_deletions`). If the cluster still
 knows the query, it was never told, and the query stays. A step that fails leaves what comes after it as it was.
 """
 
@@ -52,9 +52,10 @@ class Traces:
         checkpoints: str | None = None,
         session: Callable[[], SparkSession | None] = lambda: None,
     ) -> None:
-        """`settings` are librdkafka's; `checkpoints` is where they are kept if not in the home: a path or a URI.
+        """Make the traces of the queries in `home`. `settings` are librdkafka's; `checkpoints` is where checkpoints are
+        kept if not in the home: a path or a URI.
 
-        `session` gives the one with Spark, if there can be one.
+        `session` returns the Spark session, or None if Spark is not available.
         """
         self._queries = home / "queries"
         self._deleting = home / "deleting"
@@ -87,30 +88,30 @@ class Traces:
 
     # Going.
 
-    def condemn(self, query_id: str) -> None:
+    def mark_deleting(self, query_id: str) -> None:
         """Write a file that says that the query is being deleted."""
         self._deleting.mkdir(parents=True, exist_ok=True)
         (self._deleting / query_id).touch()
         for named in (self._deleting, self._deleting.parent):
             sync_names(named)
 
-    def pardon(self, query_id: str) -> None:
-        """Remove the file that `condemn` wrote: the query stays."""
+    def unmark_deleting(self, query_id: str) -> None:
+        """Remove the file that `mark_deleting` wrote: the query stays."""
         (self._deleting / query_id).unlink(missing_ok=True)
 
     def remove(self, query_id: str, *, has_markers: bool) -> None:
-        """Remove all traces of a query; OSError if something cannot be moved away, which then is still whole."""
+        """Remove all traces of a query; OSError if a folder cannot be moved away, which then is unchanged."""
         self._remove_checkpoint_elsewhere(query_id)
         _remove(self.folder(query_id))
         if has_markers:
             delete_topic(self._admin(), marker_topic(query_id))
         (self._deleting / query_id).unlink(missing_ok=True)
 
-    def remove_condemned(self, known: Collection[str]) -> None:
+    def finish_deletions(self, known: Collection[str]) -> None:
         """Finish the deletions that an earlier engine began; `known` are the queries that still exist."""
         for begun in sorted(self._deleting.iterdir()) if self._deleting.exists() else ():
             if begun.name in known:
-                self.pardon(begun.name)
+                self.unmark_deleting(begun.name)
                 continue
             try:
                 self.remove(begun.name, has_markers=True)
@@ -146,7 +147,7 @@ def _was_emptied(session: SparkSession, place: str) -> bool:
 
 
 def empty_folder(session: SparkSession, place: str) -> None:
-    """Remove all that is in a folder that Spark reaches; a file without rows is left in it.
+    """Remove everything in a folder that Spark can reach; a file without rows is left in it.
 
     Spark Connect has no other way to delete files in a store: a write in mode "overwrite" empties the folder first.
     """
@@ -162,7 +163,8 @@ def path_of(place: str) -> Path | None:
 
 
 def _remove(folder: Path) -> None:
-    """Rename, then delete. What cannot be deleted belongs to no query, and is tried again for the next of its name."""
+    """Rename a folder, then delete it. A renamed folder that cannot be deleted belongs to no query; it is tried
+    again with the next query of this name."""
     if folder.exists():
         folder.rename(folder.with_name(f"{folder.name}{_RUBBISH}{uuid4().hex}"))
     for rubbish in folder.parent.glob(f"{folder.name}{_RUBBISH}*"):

@@ -124,8 +124,8 @@ def make_engine(home: Path, **more: Any) -> Engine:
 
 def is_waited_for(engine: Engine, name: str) -> bool:
     """Whether a thread waits for the name, or with EVERY_NAME for all of them."""
-    with engine._names._changed:
-        return name in engine._names._waiting
+    with engine._names._condition:
+        return name in engine._names._awaited_names
 
 
 def in_time(act: Callable[[], object]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pessoa.pipelines.failures import STOPPED_BY_RECORD, is_final, is_state_of_micro_batches, plain
+from pessoa.pipelines.failures import STOPPED_BY_RECORD, failure_reason, is_final, is_state_of_micro_batches
 
 PYTHON = """\
 [STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure: Lost task 0.0
@@ -28,7 +28,7 @@ Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not autho
 
 
 def test_a_python_failure_is_told_with_the_lines_of_the_users_own_file() -> None:
-    assert plain(PYTHON) == (
+    assert failure_reason(PYTHON) == (
         "ValueError: this record is poison\n"
         '  File "/home/ana/flows.py", line 12, in checked\n'
         '    raise ValueError("this record is poison")'
@@ -36,18 +36,18 @@ def test_a_python_failure_is_told_with_the_lines_of_the_users_own_file() -> None
 
 
 def test_a_java_failure_is_told_by_its_innermost_cause() -> None:
-    assert plain(JAVA) == "Not authorized to access topics: [vendas] (TopicAuthorizationException)"
+    assert failure_reason(JAVA) == "Not authorized to access topics: [vendas] (TopicAuthorizationException)"
 
 
 def test_any_other_text_is_its_first_lines() -> None:
-    assert plain("something\n\nis wrong") == "something is wrong"
+    assert failure_reason("something\n\nis wrong") == "something is wrong"
 
 
 def test_a_plan_that_could_stop_at_a_record_is_no_record_that_stopped_it() -> None:
     plan = f"Filter raise_error(concat({STOPPED_BY_RECORD}: , concat(rowtopic#1, -, rowpartition#2)))"
     text = f"org.apache.spark.SparkException: the disk is full\n\tat a.B.c(D.scala:1)\n{plan}"
     assert not is_final(text)
-    assert plain(text) == "the disk is full (SparkException)"
+    assert failure_reason(text) == "the disk is full (SparkException)"
 
 
 def test_a_state_that_real_time_mode_does_not_take_is_known_by_sparks_word_for_it() -> None:
@@ -57,9 +57,9 @@ def test_a_state_that_real_time_mode_does_not_take_is_known_by_sparks_word_for_i
 
 def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:
     text = "[USER_RAISED] a bad record stopped the pipeline: t-0@7: no JSON SQLSTATE: P0001\n\tat x"
-    assert plain(text) == "a bad record stopped the pipeline: t-0@7: no JSON"
-    assert is_final(plain(text))
-    assert not is_final(plain(JAVA))
+    assert failure_reason(text) == "a bad record stopped the pipeline: t-0@7: no JSON"
+    assert is_final(failure_reason(text))
+    assert not is_final(failure_reason(JAVA))
 
 
 def lost(reason: str, code: str = "") -> str:
@@ -74,13 +74,15 @@ def lost(reason: str, code: str = "") -> str:
 
 
 def test_records_that_are_gone_are_told_with_the_reason_and_end_the_query_for_good() -> None:
-    reason = plain(lost("Partition vendas-0 offset was changed from 50 to 10.\nThis could"))
+    reason = failure_reason(lost("Partition vendas-0 offset was changed from 50 to 10.\nThis could"))
     assert reason.startswith("records that were to be read are gone: a topic was deleted and made again. Nothing was")
     assert reason.endswith("(Partition vendas-0 offset was changed from 50 to 10. This could)")
     assert is_final(reason)
-    reason = plain(lost("Partitions Set(vendas-0) have been deleted.", "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] "))
+    reason = failure_reason(
+        lost("Partitions Set(vendas-0) have been deleted.", "[KAFKA_DATA_LOSS.PARTITIONS_DELETED] ")
+    )
     assert reason.startswith("records that were to be read are gone: a topic was deleted. Nothing")
-    reason = plain(lost("Starting offset for vendas-0 was 3 but consumer reset to 9."))
+    reason = failure_reason(lost("Starting offset for vendas-0 was 3 but consumer reset to 9."))
     assert "they were removed before they were read, or a topic was deleted and made again" in reason
     assert is_final(reason)
 
@@ -89,27 +91,27 @@ def test_records_that_are_gone_without_a_reason_are_told_all_the_same() -> None:
     text = (
         "a.b.KafkaIllegalStateException: Some data may have been lost because they are not available in Kafka any more;"
     )
-    assert "or a topic was deleted and made again" in plain(text)
-    assert is_final(plain(text))
+    assert "or a topic was deleted and made again" in failure_reason(text)
+    assert is_final(failure_reason(text))
 
 
 def test_words_of_a_users_own_failure_are_not_taken_for_sparks() -> None:
     text = PYTHON.replace(
         "this record is poison", "[KAFKA_DATA_LOSS.X] Some data may have been lost because they are not"
     )
-    assert plain(text).startswith("ValueError: [KAFKA_DATA_LOSS.X] Some data may have been lost")
-    assert not is_final(plain(text))
+    assert failure_reason(text).startswith("ValueError: [KAFKA_DATA_LOSS.X] Some data may have been lost")
+    assert not is_final(failure_reason(text))
 
 
 def test_a_full_disk_and_a_lost_executor_are_told_as_that_and_may_pass() -> None:
     full = "[STREAM_FAILED] Query terminated\njava.io.IOException: No space left on device\n\tat a.B.c(B.scala:1)"
-    assert plain(full).startswith("there is no space left on a disk that Spark writes to")
-    assert plain(full).endswith("(No space left on device (IOException))")
+    assert failure_reason(full).startswith("there is no space left on a disk that Spark writes to")
+    assert failure_reason(full).endswith("(No space left on device (IOException))")
     executor = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most"
         " recent failure: Lost task 0.3 in stage 3.0 (TID 9) (127.0.0.1 executor 1): ExecutorLostFailure (executor 1"
         " exited unrelated to the running tasks) Reason: Command exited with code 137\nDriver stacktrace:"
     )
-    assert plain(executor) == "an executor of Spark's cluster was lost: Command exited with code 137"
-    assert not is_final(plain(full))
-    assert not is_final(plain(executor))
+    assert failure_reason(executor) == "an executor of Spark's cluster was lost: Command exited with code 137"
+    assert not is_final(failure_reason(full))
+    assert not is_final(failure_reason(executor))
