@@ -41,7 +41,7 @@ _URL = f"{_PREFIX}token.endpoint.url"
 TOKEN = "pessoa.sasl.oauthbearer.token"  # noqa: S105 - the name of a setting
 _RETRIEVER = f"{_PREFIX}jwt.retriever.class"
 _RETRIEVERS = ("DefaultJwtRetriever", "FileJwtRetriever", "ClientCredentialsJwtRetriever")
-# An answer has the token and some words beside it.
+# The most bytes of a response: the token and a few other fields.
 _MAX_ANSWER_BYTES = 2 * MAX_TOKEN_CHARACTERS
 # For a token that does not say when it ends: librdkafka wants to know when to ask again.
 _UNKNOWN_LIFETIME_S = 300

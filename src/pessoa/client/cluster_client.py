@@ -36,7 +36,7 @@ API_TIMEOUT_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
 RETRY_BACKOFF_MS = 100
 
-# What a controller says that does not lead, or leads no more; then another one is the active controller.
+# The errors of a controller that is not active, or no longer; then another one is the active controller.
 _LOST_LEAD = (ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 _BROKERS = 1
@@ -173,7 +173,7 @@ class Cluster:
     def deadline(self, timeout_ms: int | None = None) -> float:
         return time.monotonic() + (self.api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
-    # Who is who.
+    # Nodes and coordinators.
 
     def describe(self, *, fenced: bool = False, name: str = "describeCluster") -> NodesAnswer:
         from pessoa.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

@@ -104,7 +104,7 @@ def _describe(cluster: Cluster, group_id: str, node: int) -> Group:
         try:
             return _classic_group(cluster, group_id, node)
         except RequestFailed as classic:
-            # A group of another type is neither: what was said of the first question is what a user asked.
+            # A group of another type is neither: the error of the first request is the one to raise.
             raise (failure if classic.code is ErrorCode.GROUP_ID_NOT_FOUND else classic) from classic
 
 

@@ -66,7 +66,7 @@ _PARTITIONERS = {"RoundRobinPartitioner": "random", "DefaultPartitioner": "murmu
 _KILOBYTE = 1024
 
 
-# What the settings of a client say about who it is and whom it trusts begins so, for every client of Kafka.
+# The prefixes of the settings for login and trust, for every client of Kafka.
 _SECURITY = ("security.", "sasl.", "ssl.")
 
 
@@ -148,7 +148,7 @@ def is_passing(error: KafkaError) -> bool:
     return error.retriable() or error.name() in _PASSING or ErrorCode.of(error.code()).retriable
 
 
-# With these begins what the settings of a client say to its serialisers, which is nothing to librdkafka.
+# The prefixes of the settings for serialisers, which librdkafka does not know.
 _SERIALISERS = ("schema.registry.", "basic.auth.", "bearer.auth.")
 
 
@@ -196,7 +196,7 @@ def _without_unknown(settings: dict[str, str], warn: Callable[[str], None]) -> d
     return known
 
 
-# What tools set themselves, or users often do, need not be tried.
+# Settings that tools or users often set are known, and need not be tried.
 _ORDINARY = frozenset(
     """
     bootstrap.servers client.id group.id auto.offset.reset isolation.level enable.auto.commit acks linger.ms batch.size

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 
-# Times that are no times.
+# Timestamps with a special meaning in ListOffsets.
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3

@@ -45,7 +45,7 @@ CONNECT_TIMEOUT_MS = 10_000
 READ_TIMEOUT_MS = 30_000
 AVRO = "AVRO"
 _CACHE_BYTES = 16 * 1024 * 1024
-# Of an answer that is no JSON, in a sentence.
+# The most characters of a response that is not JSON in a message.
 _SHOWN_CHARACTERS = 200
 
 
@@ -88,7 +88,7 @@ class RegisteredSchema(msgspec.Struct, frozen=True):
     id: int = 0
     subject: str = ""
     version: int = 0
-    # Avro goes without saying, in the registry's answers too.
+    # Avro is the default, which the registry's responses leave out too.
     schema_type: str = msgspec.field(name="schemaType", default=AVRO)
     references: tuple[Reference, ...] = ()
 
@@ -300,7 +300,7 @@ class _Client:
                     return response.content
                 refused = msgspec.json.decode(response.content, type=_Error)
             except msgspec.DecodeError:
-                # What stands before a registry, and not the registry itself.
+                # The status is that of a proxy before the registry, not of the registry itself.
                 failure = f"HTTP {response.status_code} {response.text[:_SHOWN_CHARACTERS]}"
                 status = 0 if response.is_success else response.status_code
                 continue

@@ -47,7 +47,7 @@ def secure(connection: Connection, plain: socket.socket, settings: Mapping[str, 
         try:
             secured = context.wrap_socket(plain, server_hostname=connection.host)
         except ssl.SSLError as error:
-            # Asking again would not help, unlike after a connection that was lost.
+            # A retry would not help, unlike after a lost connection.
             raise HandshakeFailed(f"SSL handshake failed: {error.reason or error}") from error
     if protocol.startswith("SASL"):
         # The exchange runs over the connection, which has to see the new socket for it.

@@ -72,7 +72,7 @@ def _metadata(cluster: Cluster, request: MetadataRequest, name: str, strict: boo
     topics = []
     for one in answer.topics:
         if one.error_code:
-            # Asking again does not make a topic, so what Kafka calls retriable is an answer here.
+            # A retry does not create a topic, so an error that Kafka calls retriable is final here.
             if strict or one.error_code not in (
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 ErrorCode.UNKNOWN_TOPIC_ID,

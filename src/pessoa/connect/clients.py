@@ -16,9 +16,9 @@ from pessoa.connect.definition import settings_below
 
 log = logging.getLogger("pessoa.connect")
 
-# Beside what is about security.
+# The settings of the worker that all its clients share, besides those for security.
 _SHARED = ("client.dns.lookup", "request.timeout.ms", "metadata.max.age.ms")
-# librdkafka's own words for a broker that is away go to our log once, not to standard error all the time.
+# librdkafka's messages about an unreachable broker go to our log once, not to standard error all the time.
 _QUIET = {"log_level": 2}
 FLUSH_S = 60.0
 

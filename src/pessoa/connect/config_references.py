@@ -16,7 +16,8 @@ from pessoa.connect.config_providers import ProviderFailed, Providers, replace_r
 from pessoa.connect.definition import KeyReport
 from pessoa.web.problems import HttpProblem
 
-# Words of a value that give it away in a sentence. Shorter ones, and those of every sentence about booleans, do not.
+# Words of a secret value that would reveal it in an error message. Shorter words, and those that any message may have,
+# would not.
 _TELLING_WORD = re.compile(r"\w{4,}")
 _COMMON_WORDS = frozenset(("true", "false", "null", "none"))
 
@@ -24,7 +25,7 @@ _COMMON_WORDS = frozenset(("true", "false", "null", "none"))
 @dataclass(frozen=True, slots=True)
 class References:
     given: Mapping[str, str]
-    # Each key's text with values in place of the references that lead to one.
+    # Each key's text, with references replaced by their values if they have one.
     texts: dict[str, str]
     # By reference, `${provider:path:key}`.
     values: Mapping[str, str]
@@ -73,7 +74,7 @@ def resolve_references(worker: Mapping[str, str], given: Mapping[str, str]) -> R
     return References(given, texts, values)
 
 
-# Their texts become names in the answer.
+# Settings whose texts become names in the response.
 _NAMES = ("name", "connector.class", "transforms", "predicates")
 
 

@@ -152,7 +152,7 @@ def _alter_sink(herder: Herder, name: str, settings: Mapping[str, str], changes:
         else:
             wanted[place] = _kafka_offset(offset)
     if has_removal:
-        # An offset cannot be taken out of a group by every client; a group can be made anew.
+        # Not every client can delete one offset of a group; every client can recreate the group.
         delete_group(worker, group)
     set_group_offsets(worker, group, wanted)
 

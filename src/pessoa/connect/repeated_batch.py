@@ -21,11 +21,11 @@ from pessoa.connect.connector import Offset, SourceConnector
 from pessoa.connect.data import Record
 from pessoa.connect.query_offset import QueryOffset, advance, count_of, partition_of, parts_of
 
-# A source that has less than it had is polled this often before that is taken for true.
+# A source that returns fewer records than before is polled this often before the rest is given up.
 PATIENCE = 20
-# A source that gives nothing but records from behind the end may have more of the batch in a partition that waits for
-# its turn. So many polls are turns enough for all. A partition that nothing has come of may stand behind the backlog of
-# another, and is waited for so long as well.
+# A source that returns only records from behind the end may have more of the batch in a partition that waits for its
+# turn. After this many polls all partitions have had theirs. A partition without any record may wait for the backlog of
+# another, and is given this much time too.
 MOST_POLLS_BEHIND = 1000
 MOST_BACKLOG_S = 600.0
 
@@ -45,11 +45,11 @@ class RepeatedBatch:
         self._start = parts_of(start)
         self._end = parts_of(end)
         self._parts: dict[str, Offset] = dict(self._start)
-        # Partitions of which records from behind the end have come.
+        # Partitions of which the source has returned records from behind the end.
         self._passed: set[str] = set()
         self._left = count_of(end) - count_of(start)
         self._patience = PATIENCE
-        # Polls since a record of the batch has come, and when that was.
+        # Polls since the last record of the batch, and the time of that record.
         self._polls_in_vain = 0
         self._since_s = time.monotonic()
 

@@ -65,7 +65,7 @@ class SourceTask:
         return self._start
 
     def read(self, offset: QueryOffset) -> tuple[Iterable[SourceRow], QueryOffset]:
-        # Spark asks for what comes next when what came before has been written.
+        # Spark reads the next batch only after the previous one has been written.
         self._commit_offset(offset)
         if self._source is None or self._at != offset:
             self._open(offset)
@@ -90,7 +90,7 @@ class SourceTask:
 
     def _read_again(self, start: QueryOffset, end: QueryOffset) -> Iterator[SourceRow]:
         assert self._source is not None
-        # What is polled beyond the end is asked for again, with the next offset.
+        # Records beyond the end are polled again, from the next offset on.
         self._at = None
         batch = RepeatedBatch(self._source, start, end)
         while not batch.is_complete():

@@ -181,12 +181,12 @@ class Compiler:
             case Process():
                 return self._process(node)
             case ForeignKeyJoin():
-                # A plan that runs was written as other nodes; one that is tried on rows in memory is so here.
+                # In a plan that runs this node was replaced by others before; for rows in memory it is replaced here.
                 from pessoa.pipelines.table_foreign_keys import expand
 
                 return self.flow(expand(node, self.types(node.left), self.types(node.right)))
             case Through():
-                # A plan that runs was cut here; one that is tried on rows in memory goes straight on.
+                # A plan that runs was split into two queries here; for rows in memory it continues in one.
                 below = self.flow(node.input)
                 return below._replace(frame=below.frame.drop(*ORIGIN), shape=shape(node))
             case Union():
@@ -263,7 +263,7 @@ class Compiler:
             reader = reader.option(f"kafka.{name}", value)
         reader = (
             reader.option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
-            # What a transaction has not committed may never have happened.
+            # Records of an uncommitted transaction are not read: it may be aborted.
             .option("kafka.isolation.level", "read_committed")
             .option("subscribe", node.topic)
             .option("startingOffsets", node.start)
@@ -462,7 +462,7 @@ class Compiler:
         frame = flow.frame
         has_raw = flow.shape.has_origin and self._wants_letters
         if error is None:
-            # Nothing can be wrong here; somewhere else it may.
+            # No row can be bad at this node, but one may be at another.
             if has_raw and not flow.carries_bad:
                 return flow._replace(frame=frame.withColumn(BAD, F.expr(NO_ERROR)), carries_bad=True)
             return flow

@@ -79,7 +79,7 @@ class Engine:
         self._traces = Traces(home, settings, checkpoints, self._session_for_removal)
         self._home_lock = _lock(home)
         self._keeper = QueryKeeper(self.kafka, self._spark, self._traces, self._mutex)
-        # The keeper's own, by short names.
+        # The keeper's own objects, under shorter names.
         self._queries, self._names, self._ending_queries = self._keeper.queries, self._keeper.names, self._keeper.ending
         self._groups, self._closing = self._keeper.groups, self._keeper.closing
         try:
@@ -101,12 +101,12 @@ class Engine:
     def __repr__(self) -> str:
         return f"<Engine in {self.home} with {len(self._queries)} queries, {self._spark}>"
 
-    # What one asks of it.
+    # Requests.
 
     def start(self, spec: QuerySpec) -> Query:
         """Run a query, and restart it when it fails. Raises errors of the specification: PlanRefused, SpecRefused, …"""
         self._refuse_twin(spec)
-        # What is wrong on paper is said before Spark is started for it.
+        # Errors that can be found without Spark are raised before Spark is started.
         if self._state is not None:
             to_value(spec)
         if isinstance(spec.start_function, str):
@@ -118,7 +118,7 @@ class Engine:
         with self._mutex:
             self._refuse_if_closed()
             self._refuse_twin(query.spec)
-        # It goes on from the state that is there, also if that could not be deleted.
+        # The query continues from the state that exists, also if a deletion of it has failed.
         self._traces.unmark_deleting(query.spec.id)
         self._wait_for_end(query.spec.id)
         if not query.is_prepared:
@@ -138,7 +138,7 @@ class Engine:
 
     def _launch(self, query: Query) -> None:
         try:
-            # Spark has its own words for its start.
+            # Spark reports its start itself.
             with saying(self._say if self._spark.session is not None else _say_nothing, f"Starting {query.spec.id}"):
                 self._keeper.launch(query, raises=True)
         except NoTaskSlots as full:
@@ -156,7 +156,7 @@ class Engine:
             if self._queries.get(query.spec.id) is query:
                 self._keeper.end(query)
                 del self._queries[query.spec.id]
-                # Not waited for. It stands behind a word that may yet be written.
+                # Not waited for. The tombstone comes after a record that may not be written yet.
                 self._forget(query.spec.id)
 
     def _refuse_twin(self, spec: QuerySpec) -> None:
@@ -234,7 +234,7 @@ class Engine:
                 self._traces.unmark_deleting(query_id)
                 if query is not None:
                     with self._mutex:
-                        # Not waited for. It stands behind a word that may yet be written.
+                        # Not waited for. The record comes after a tombstone that may not be written yet.
                         self._remember(query)
                 raise
             finally:
@@ -311,7 +311,7 @@ class Engine:
         if not self._names.wait_until_all_are_free(LEAVE_TIMEOUT_S):
             log.warning("%s: a query still waits for the cluster, and keeps %s until then", self._names, self.home)
 
-    # Remembering.
+    # State topic.
 
     def _end_with_target(self, query_id: str, target: Target) -> None:
         with self._mutex:

@@ -38,11 +38,12 @@ class GroupOffsets:
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._settings: dict[str, str | int | float | bool] = {**settings, "log_level": "3"}
         self._committed_offsets: dict[str, PartitionOffsets] = {}
-        # The newest of each group that waits to be committed, None for one to be deleted. The condition guards both.
+        # The newest offsets of each group that are to be committed, None for a group to be deleted. The condition
+        # guards both.
         self._queued_offsets: dict[str, PartitionOffsets | None] = {}
-        # The group that the thread is at work on.
+        # The group whose offsets the thread is committing.
         self._current_group: str | None = None
-        # Whether what the thread is at work on is wanted no more.
+        # Whether `stop_committing` has given up the commit in progress.
         self._is_given_up = False
         # The groups whose last commit came to nothing. Each for itself: one that is refused for good is no sign that
         # the cluster is away.
@@ -78,7 +79,7 @@ class GroupOffsets:
                 self._condition.wait_for(lambda: self._current_group != group_id, timeout_s)
             if self._queued_offsets.get(group_id) is not None:
                 del self._queued_offsets[group_id]
-            # So a commit that fails later is not tried again, and one that is asked for after this is new.
+            # So a commit that fails later is not retried, and a later call of `commit` is not taken for a repetition.
             self._committed_offsets.pop(group_id, None)
             return self._current_group != group_id
 
@@ -89,7 +90,7 @@ class GroupOffsets:
             self._committed_offsets.pop(group_id, None)
             self._failing_groups.discard(group_id)
             if deletes:
-                # In its turn: a commit that is on its way would bring the group back.
+                # Queued like a commit: a commit in flight would recreate the group.
                 self._queued_offsets[group_id] = None
                 self._condition.notify_all()
 
@@ -131,7 +132,7 @@ class GroupOffsets:
             self._condition.wait_for(lambda: self._queued_offsets or self._closing.is_set())
             if not self._queued_offsets:
                 return None
-            # The one that has waited longest: a group whose coordinator is away must not keep the others.
+            # The group that has waited longest: a group whose coordinator is unreachable must not block the others.
             group_id = self._current_group = next(iter(self._queued_offsets))
             self._is_given_up = False
             wanted = self._queued_offsets.pop(group_id)

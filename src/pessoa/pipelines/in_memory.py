@@ -37,8 +37,8 @@ def run(
     functions: NamedFunctions,
 ) -> list[KafkaRecord]:
     """Return the records that a plan with a sink at its end writes, in the order of their times."""
-    # State is kept by a part of Spark that comes into being with the first question about streams; before that, a
-    # batch with state fails.
+    # State is kept by a part of Spark that is created by the first request about streams; before that, a batch with
+    # state fails.
     _ = spark.streams.active
     frames = {topic: frame_of(spark, given) for topic, given in records.items()}
     written = compiler.compile(plan, spark, kafka=KafkaSettings(""), functions=functions, rows=frames)

@@ -35,7 +35,7 @@ TOOL_TIMEOUT_S = 300
 DOWNLOAD_ATTEMPTS = 3
 CHUNK_BYTES = 1 << 16
 MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
-# So many are named where some are missing.
+# The most missing jars that a message names.
 NAMES_SHOWN = 4
 
 
@@ -43,9 +43,9 @@ class JarsUnavailable(Exception):
     """A jar is not in the cache and cannot be downloaded; the message says what to do."""
 
 
-# Told after each jar that has come: how many of how many, and its bytes.
+# Called after each downloaded jar with the count so far, the total count, and the jar's bytes.
 Progress = Callable[[int, int, int], None]
-# Puts the jars into a folder, and says of each that it has come.
+# Puts the jars into a folder, and yields each that has arrived.
 Getter = Callable[[Sequence[Jar], Path], Iterator[Jar]]
 
 
@@ -114,7 +114,7 @@ def _get_all(wanted: Sequence[Jar], directory: Path, progress: Progress, need: s
     for name, get in _getters():
         with TemporaryDirectory(dir=directory) as folder:
             try:
-                # Each is kept when it comes, so what one way has brought the next need not bring again.
+                # Each jar is kept when it arrives, so the next way need not get it again.
                 for jar in get(tuple(missing), Path(folder)):
                     size = _keep(jar, Path(folder) / jar.file_name, directory)
                     missing.remove(jar)

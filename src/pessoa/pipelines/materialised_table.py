@@ -49,12 +49,12 @@ __all__ = ["Entry", "MaterialisedTable", "Staleness", "TableBehind"]
 log = logging.getLogger(__name__)
 
 LOOK_INTERVAL_S = 2.0
-# Of one transaction while the table catches up; what is there when it follows.
+# The most rows of one transaction while the table catches up; afterwards, the rows that are available.
 _BATCH = 50_000
 _POLL_S = 0.25
 _RETRY_S = 1.0
 _REQUEST_S = 10.0
-# How often an answer is looked for.
+# How often the response is polled.
 _ANSWER_S = 0.005
 # Half of Kafka's delete.retention.ms.
 _FORGETTING_MS = 12 * 3_600_000
@@ -72,7 +72,7 @@ class Staleness(NamedTuple):
     lag: int | None
     # The table holds everything that was committed by then (wall clock); None until it first reached an end.
     as_of_ms: int | None
-    # What keeps it from following, in words; empty if nothing does.
+    # Why the table does not follow the topic, as a sentence; empty if it does.
     trouble: str
 
 
@@ -103,7 +103,7 @@ class MaterialisedTable:
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._progress = threading.Condition()
-        # Those of the store, and the ends that were reached behind them (markers of transactions have no row).
+        # The positions in the store, or the end offsets that were reached after them (transaction markers have no row).
         self._positions: dict[int, int] = {}
         self._last_topic: _Topic | None = None
         self._as_of_ms: int | None = None
@@ -242,7 +242,7 @@ class MaterialisedTable:
                 self._begin_anew("", f"the topic {self.topic} does not exist")
                 self._stop.wait(_RETRY_S)
             except (KafkaException, sqlite3.Error, OSError, TimeoutError) as failure:
-                # The cluster or the disk: it is said, and tried again from what the store has.
+                # A failure of the cluster or the disk: it is reported, and retried from the positions in the store.
                 if is_damage(failure):
                     self._open_store.make_anew()
                 log.warning("the table %s waits: %s", self.topic, failure)
@@ -262,7 +262,7 @@ class MaterialisedTable:
 
         consumer = self._consumer()
         try:
-            # The store knows: a transaction that failed has left nothing.
+            # The positions are read from the store: a failed transaction has stored none.
             with self._progress:
                 self._positions = self._opened_positions(topic)
             starts = dict(self._positions)

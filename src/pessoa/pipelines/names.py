@@ -18,7 +18,7 @@ class Names:
     def __init__(self) -> None:
         self._taken_names: set[str] = set()
         self._awaited_names: list[str] = []
-        # What is to be done when no name is taken any more.
+        # Calls to make when no name is taken any more.
         self._pending_calls: list[Callable[[], object]] = []
         # Guards all of them. Nothing else is waited for under it.
         self._condition = threading.Condition()

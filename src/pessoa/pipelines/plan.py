@@ -106,7 +106,7 @@ class Window(msgspec.Struct, frozen=True, omit_defaults=True):
     size_ms: int
     advance_ms: int = 0
     grace_ms: int = 0
-    # Say nothing before a window is closed; sessions never do.
+    # Write no result before a window is closed; sessions never do.
     final: bool = False
 
 

@@ -72,14 +72,14 @@ class QuerySpec:
     output_mode: Literal["append", "update"] | None = None
     # Micro-batches at this pace, or as fast as they come; the length of a batch in real-time mode.
     trigger_ms: int | None = None
-    # Records are written with the timestamps in their column, which Spark's own writer has no eye for.
+    # Records are written with the timestamps in their column, which Spark's own writer ignores.
     keep_timestamps: bool = False
     slots: int = DEFAULT_SLOTS
     # How often in a row a query that made no progress is started again.
     max_restarts: int = 10
     # The group that shows its offsets; pessoa-<id> if None.
     group_id: str | None = None
-    # What the producers of its records are told besides the settings of the engine, or in their place (Java's names).
+    # Settings of the producers of its records that add to those of the engine, or override them (Java's names).
     producer_options: Mapping[str, str] = field(default_factory=dict)
     # Settings of the Spark session that its expressions are written for. All queries of an engine share the session.
     spark_settings: Mapping[str, str] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class QueryStatus(msgspec.Struct, frozen=True):
     progress: Progress
     # Spark's task slots that it holds for as long as it runs, in real-time mode.
     task_slots: int = 0
-    # What it does before it does what it is for, and how far that is.
+    # What the query reads before it is up to date, and its progress with that.
     doing: str = ""
     # Topics, as far as its plan names them or its progress tells.
     sources: tuple[str, ...] = ()

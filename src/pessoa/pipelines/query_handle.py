@@ -37,7 +37,7 @@ class Query:
         # The partitions of the topics that it reads, if it was asked since it last failed; and the task slots it holds.
         self.partitions: Mapping[str, int] | None = None
         self.task_slots = 0
-        # Whether what runs is the reading of its tables, and whether that is done for the start that comes next.
+        # Whether the running query loads the tables, and whether they are loaded for the next start.
         self.is_loading = False
         self.has_loaded = False
         # Whether it is being deleted: no other request may change it any more.

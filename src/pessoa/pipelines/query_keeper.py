@@ -88,7 +88,7 @@ class QueryKeeper:
         """Create the marker topics of the queries that are about to start. The cluster may take long to answer."""
         for query in list(self.queries.values()):
             with self.mutex:
-                # One that is deleted, or begins anew, is in other hands.
+                # A query that is being deleted or started belongs to another thread.
                 is_ours = self.queries.get(query.spec.id) is query and query.is_due() and not query.is_prepared
                 if self.closing.is_set() or not is_ours or not self.names.maybe_take(query.spec.id):
                     continue
@@ -119,7 +119,7 @@ class QueryKeeper:
         running = [query for query in list(self.queries.values()) if query.running is not None]
         seen = self._topic_look.answer({topic for query in running for topic in query.topics()})
         for query in running if seen else ():
-            # One that is deleted, or begins anew, is in other hands.
+            # A query that is being deleted or started belongs to another thread.
             if not self.names.maybe_take(query.spec.id):
                 continue
             try:
@@ -223,7 +223,7 @@ class QueryKeeper:
         except NoTaskSlots as full:
             if raises:
                 raise
-            # Another query may end. This one waits, and it is not to blame.
+            # Another query may end. This one waits, and that does not count as a failure.
             self._note_failure(query, str(full), counts=False)
         except SparkUnavailable as missing:
             if raises:
@@ -257,7 +257,7 @@ class QueryKeeper:
         if query.is_real_time:
             shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             wanted = slots_wanted(query.spec.plan, query.partitions or {}, shuffle_partitions)
-            # A Spark that does not say how many it has is taken at its word when it refuses.
+            # If Spark does not report its slots, the query starts, and Spark refuses it if there are too few.
             if self.spark.task_slots is not None:
                 refuse_if_full(query.spec.id, wanted, self.task_slots())
             query.task_slots = wanted

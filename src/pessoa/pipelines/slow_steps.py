@@ -35,5 +35,5 @@ def saying(
         yield
     finally:
         done.set()
-        # Nothing is said of a step that is over.
+        # No message is printed for a step that has ended.
         speaker.join()

@@ -88,7 +88,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": HOST,
     "spark.connect.grpc.binding.address": HOST,
     "spark.connect.grpc.binding.port": "0",
-    # An engine without requests for a while is not gone.
+    # An engine that sends no requests for a while has not ended.
     "spark.connect.session.manager.defaultSessionTimeout": "24h",
     **STATE_SETTINGS,
     # 200 tasks a batch is for a hundred machines.
@@ -231,7 +231,7 @@ def session_at(address: str) -> SparkSession:
     session: SparkSession = builder.remote(address).create()
     try:
         _shorten_retries(session)
-        # The server is first spoken to by the first question.
+        # The client connects to the server with its first request.
         _ = session.version
     except Exception as refused:
         forget(session)

@@ -22,7 +22,7 @@ from pessoa.pipelines.shapes import ROWDELETED, ROWTIME, WINDOW_COLUMNS, shape
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# Both sides of a join in one row, before the key is one again.
+# Both sides of a join in one row, before their keys are merged.
 _LEFT, _RIGHT = "__left_", "__right_"
 
 

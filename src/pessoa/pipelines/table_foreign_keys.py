@@ -54,12 +54,12 @@ class Subscribe:
         # It outlives the row: a row that comes again is a later version of it.
         context.state["version"] = version
         context.state["foreign"] = new
-        told = {"own": key, "version": version, "payload": None}
+        message = {"own": key, "version": version, "payload": None}
         if old is not None and old != new:
-            # Without a new key to speak for it, the old one says that the row has no result any more.
-            yield {**told, "foreign": old, "kind": "leave" if new is not None else "end"}
+            # Without a new foreign key, the old one reports that the row has no result any more.
+            yield {**message, "foreign": old, "kind": "leave" if new is not None else "end"}
         if value is not None and new is not None:
-            yield {**told, "foreign": new, "kind": "come", "payload": value["payload"]}
+            yield {**message, "foreign": new, "kind": "come", "payload": value["payload"]}
 
 
 class Respond:

@@ -24,12 +24,12 @@ from typing import IO, NamedTuple
 log = logging.getLogger(__name__)
 
 VERSION = 1
-# Rows that a scan fetches at a time: those of one page are of one moment, and no reader holds the log back for long.
+# Rows that a scan fetches at a time: one page is consistent, and no reader delays a checkpoint of the WAL for long.
 PAGE_ROWS = 1000
 # In KiB, for SQLite. Loading rows in the order of a topic touches pages all over the file.
 _WRITER_CACHE_KIB = 32 * 1024
 _READER_CACHE_KIB = 4 * 1024
-# Pages that are written to the log before they are brought home; each time costs a sync of the disk.
+# Pages that are written to the WAL before a checkpoint moves them to the file; each checkpoint costs a sync.
 _CHECKPOINT_PAGES = 10_000
 _DAMAGES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _SCHEMA = """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Thirty windowed counts over topics of four partitions: 30 × (4 + 4).
 LOCAL_SLOTS = 256
 SLOTS_PER_CORE = 32
-# Micro-batches, and whatever else is asked of Spark, must find some.
+# Slots that stay free for micro-batches and other jobs.
 MOST_RESERVED = 4
 ANSWER_TIMEOUT_S = 5.0
 _LOCAL = re.compile(r"local\[(\d+)")
@@ -65,7 +65,7 @@ def slots_of_master(master: str) -> int | None:
 
 def slots_of_session(session: SparkSession) -> int | None:
     """Return the slots of a session's Spark, from a plan that Spark makes; None if the plan does not show them."""
-    # A range is dealt to as many tasks as there are cores, and its plan tells.
+    # A range is split among as many tasks as there are cores, and its plan shows the number.
     plan: str = session.range(1)._explain_string()  # type: ignore[operator]
     found = _SPLITS.search(plan)
     return int(found[1]) if found else None

@@ -103,7 +103,7 @@ class TopicLook:
         deadline_s = time.monotonic() + ANSWER_TIMEOUT_S + 1
         while not all(each.done() for each in asked.values()):
             if time.monotonic() > deadline_s:
-                # Other queries are not to wait as long, one after the other.
+                # Other queries must not wait as long, one after the other.
                 self._silent_until_s = time.monotonic() + SILENCE_S
                 break
             time.sleep(_PAUSE_S)
@@ -128,7 +128,8 @@ class TopicLook:
         if not topics:
             return {}
         if self._admin is None:
-            # It lives as long as the engine: its own words for a broker that is away stay out of standard error.
+            # The client lives as long as the engine; its messages about an unreachable broker are kept out of standard
+            # error.
             self._admin = AdminClient({**self._settings, "log_level": "2"})
         asked: dict[str, Future[TopicDescription]] = self._admin.describe_topics(
             TopicCollection(sorted(topics)), request_timeout=ANSWER_TIMEOUT_S

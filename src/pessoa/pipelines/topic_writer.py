@@ -51,7 +51,7 @@ DEALT_BY = "dealt_by"
 # Long enough for a broker to die and come back.
 PATIENCE_S = 120.0
 TRANSACTION_TIMEOUT_MS = 300_000
-# A writer that was kept may be at its end for reasons that a new one would not have.
+# A cached writer may fail for reasons that a new one would not have.
 MARKER_TIMEOUT_S = 30.0
 ABORT_TIMEOUT_S = 5.0
 # The last marker is among the last few offsets, unless many transactions were aborted behind it.
@@ -63,7 +63,7 @@ CONNECT_TIMEOUT_S = 2.0
 PAUSE_S = 0.2
 # What a writer takes; a frame may have fewer of them.
 COLUMNS = ("topic", "partition", "key", "value", "headers", "timestamp")
-# So many connections may a worker process hold open for slots that moved elsewhere.
+# The most connections that a worker process keeps open for slots that moved elsewhere.
 MOST_KEPT_WRITERS = 16
 _PRODUCER = {
     # As Kafka's Java client does it: a key is in the same partition whichever client wrote it.
@@ -127,7 +127,7 @@ def into_topics_at_least_once(records: DataFrame, settings: Settings, topic: str
 
 def _columns(records: DataFrame, topic: str | None, *more: str) -> DataFrame:
     found = records.select(*(name for name in (*COLUMNS, *more) if name in records.columns))
-    # Strings are what people have; bytes are what Kafka takes.
+    # Users have strings; Kafka takes bytes.
     casts = [f"CAST({name} AS BINARY) AS {name}" if name in ("key", "value") else name for name in found.columns]
     if topic is not None:
         casts = [name for name in casts if name != "topic"] + ["'" + topic.replace("'", "\\'") + "' AS topic"]
@@ -276,7 +276,7 @@ class SlotWriter:
         retrying(lambda: self.producer.init_transactions(PATIENCE_S))
         # Read after the fence: no other writer can change it any more.
         self.marker, end = last_marker(settings, self._markers, slot, self._key)
-        # Where our first marker has to come to stand.
+        # The offset that our first marker must get.
         self._read_to: int | None = end
 
     def __repr__(self) -> str:
@@ -327,7 +327,7 @@ def _abandon(producer: Producer) -> None:
         producer.purge()
         producer.abort_transaction(ABORT_TIMEOUT_S)
     except KafkaException:
-        # There is none open, or it is not ours any more.
+        # No transaction is open, or it is no longer ours.
         return
 
 

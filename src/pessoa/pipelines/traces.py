@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Between the name of what was deleted and something unique. A query's name has no such sign.
+# Separates the name of a deleted folder from a unique suffix. No query's name contains it.
 _RUBBISH = "~deleted-"
 
 
@@ -86,7 +86,7 @@ class Traces:
 
         return AdminClient({**self._settings, "log_level": "3"})
 
-    # Going.
+    # Deletion.
 
     def mark_deleting(self, query_id: str) -> None:
         """Write a file that says that the query is being deleted."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # What a small value may cost with the most tangled of schemas: some tenths of a second.
 STEPS = 20_000
 STEPS_PER_BYTE = 10
-# How much of another kind of work takes as long as one step.
+# The amounts of other work that take as long as one step.
 _WORK_PER_STEP = 500
 _CHARACTERS_PER_STEP = 10
 _MEMBERS_PER_STEP = 16
@@ -110,7 +110,7 @@ def _meter(keyword: Check) -> Check:
         _spend(1 + len(argument) // _MEMBERS_PER_STEP if isinstance(argument, dict | list) else 1)
         for error in keyword(validator, argument, instance, schema) or ():
             if len(error.message) > _MAX_SENTENCE:
-                # It quotes the value, and so may every one of its thousand neighbours.
+                # The message quotes the value, and a thousand other errors may quote it too.
                 _spend(len(error.message) // _CHARACTERS_PER_STEP)
                 error.message = f"{error.message[:_MAX_SENTENCE]}…"
                 error.args = (error.message,)
@@ -182,7 +182,7 @@ def _evaluated_names(
     for pattern in schema.get("patternProperties", {}):
         found.update(name for name in instance if is_found_in(pattern, name))
     if "additionalProperties" in schema or ("unevaluatedProperties" in schema and not is_outermost):
-        # Either takes what is left over, and so everything.
+        # Either keyword evaluates all remaining properties.
         return set(instance)
     for inner, subschema in _schemas_in_place(validator, instance, schema):
         if _is_valid(inner.evolve(schema=subschema).iter_errors(instance)):

@@ -18,7 +18,7 @@ from math import factorial
 
 from pessoa.base.linear_regex import InvalidRegex, LinearRegex, linear_regex
 
-# Longer ones are programs, not expressions.
+# The most characters of an expression.
 MAX_PATTERN = 4096
 # Characters times instructions of RE2: a second at the very worst.
 MAX_WORK = 100_000_000

@@ -44,7 +44,7 @@ MEDIA_TYPE_KEY = "pessoa.media_type"
 CONTENT_TYPE_KEY = "pessoa.content_type"
 CALLER_KEY = "pessoa.caller"
 DEFAULT_BODY_LIMIT = 10 * 1024 * 1024
-# As long as Jetty waits, in front of which the JVM services stand.
+# As long as Jetty waits, which the JVM services run on.
 BODY_TIMEOUT_S = 30.0
 
 ErrorBody = Callable[[HttpProblem, str], tuple[bytes, str]]

@@ -40,7 +40,7 @@ async def read_body(request: Request, limit: BodyLimit | None = None) -> bytes:
     limit = limit or request.scope.get(LIMIT_KEY, _WITHOUT_END)
     exchange = request.scope.get(EXCHANGE_KEY)
     if exchange is not None and exchange.is_complete:
-        # It is here already, as most are.
+        # The body has arrived already, as most have.
         body: bytes = exchange.take_body()
         if len(body) > limit.size:
             raise too_large(limit.size)

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_HEADERS = 200
-# A read may hold ten thousand requests: it is parsed in pieces, until so many wait.
+# A read may hold ten thousand requests: it is parsed in pieces, until this many requests are queued.
 MAX_WAITING = 64
 PIECE_BYTES = 4096
-# How long what still comes of a refused body is thrown away, so that the caller can read why.
+# How long the rest of a refused body is discarded, so that the caller can read the error.
 LINGER_S = 2.0
 SWEEP_S = 1.0
 
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
         self._app = app
         self._state = server_state
         self._parser = httptools.HttpRequestParser(self)
-        # The head that a parser is shown again, behind which the body of a request comes that is known already.
+        # Whether a new parser is fed a head again, only to parse the body of a request whose head was parsed before.
         self._is_going_on = False
         self._queue: deque[Http1Exchange] = deque()
         self._current: Http1Exchange | None = None
@@ -154,11 +154,11 @@ class Connection(asyncio.Protocol):
         self._headers: list[Header] = []
         self._url = b""
         self._is_in_head = False
-        # What came and has not been fed to the parser, behind requests that wait.
+        # Received bytes that have not been fed to the parser, after the queued requests.
         self._unparsed = b""
-        # Fed to the parser since it last had something for us.
+        # The size of what was fed to the parser since its last callback.
         self._idle_bytes = 0
-        # All that comes is thrown away.
+        # Received bytes are discarded.
         self._is_deaf = False
         self._is_closing = False
         # The beginning of a preface of HTTP/2; None when the connection is known to speak HTTP/1.1.
@@ -175,10 +175,10 @@ class Connection(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<Connection {self._peer}, {len(self._queue)} waiting, {self._current!r}>"
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are none by inheritance.
+        # uvloop's transports do not inherit from asyncio.Transport.
         self.transport = cast(asyncio.Transport, transport)
         self._peer = transport.get_extra_info("peername")[:2] if transport.get_extra_info("peername") else None
         local = transport.get_extra_info("sockname")
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._state.connections.discard(self)
         self._watch.connections.discard(self)
         self._is_closing = self._is_deaf = True
-        # Parser and connection know each other, and would wait for the collector.
+        # Parser and connection refer to each other, and would stay until the garbage collector runs.
         del self._parser
         self.deadline_s = inf
         for exchange in (self._current, *self._queue):
@@ -328,7 +328,7 @@ class Connection(asyncio.Protocol):
         if self._drain_waiter is not None:
             await self._drain_waiter
 
-    # What the parser says.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         if self._is_going_on:

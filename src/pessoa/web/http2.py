@@ -106,7 +106,7 @@ class Http2Connection(asyncio.Protocol):
         self._full_since_s = inf
         # See send_queue.py; as of the last sweep, or of when the transport was full.
         self._unsent_bytes = 0
-        # Set at the end: until then what comes from the caller is thrown away, and what it reads is still sent.
+        # Set when the connection ends: until this time received bytes are discarded, and unsent bytes are still sent.
         self._deaf_until_s = inf
 
     def __repr__(self) -> str:
@@ -138,7 +138,7 @@ class Http2Connection(asyncio.Protocol):
         transport.set_protocol(self)
         self.data_received(first)
 
-    # What the transport says.
+    # Callbacks of the transport.
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -179,7 +179,7 @@ class Http2Connection(asyncio.Protocol):
             self.transport.resume_reading()
             self._pump_all()
 
-    # What the library says.
+    # Events of the library.
 
     def _on_events(self, events: list[Event]) -> None:
         for event in events:
@@ -279,7 +279,7 @@ class Http2Connection(asyncio.Protocol):
             self._lose_all()
             self._end()
 
-    # What exchanges ask for.
+    # Called by exchanges.
 
     def taken(self, stream_id: int, size: int) -> None:
         """Enlarge the caller's flow-control window by the bytes that the app has taken."""
@@ -344,7 +344,7 @@ class Http2Connection(asyncio.Protocol):
         if exchange.is_complete:
             self.forget(stream_id)
         else:
-            # What still comes of its body is thrown away for a while: some clients send all of it before they read.
+            # The rest of its body is discarded for a while: some clients send all of it before they read.
             exchange.lingers_until_s = self._watch.now_s + LINGER_S
 
     def forget(self, stream_id: int) -> None:
@@ -455,18 +455,18 @@ class Http2Exchange(Exchange):
         super().__init__()
         self._connection = connection
         self.stream_id = stream_id
-        # What has not gone out of the answer, and whether its end is in it.
+        # The unsent part of the answer, and whether it includes the end.
         self.out = bytearray()
         self.is_all_here = False
         # Since when the caller's windows let nothing through.
         self.shut_since_s = inf
-        # Set when the answer has gone out and its request has not come whole.
+        # Set when the answer is sent and its request has not arrived completely.
         self.lingers_until_s = inf
         self._has_room: asyncio.Future[None] | None = None
 
     def lost(self) -> None:
         super().lost()
-        # What no handler will take goes back to the window of the connection.
+        # Bytes that no handler will take are returned to the window of the connection.
         self._take()
         self.out.clear()
         self.let_go_on()
@@ -484,7 +484,7 @@ class Http2Exchange(Exchange):
         if not self.is_all_here:
             self._connection.reset(self.stream_id, ErrorCodes.INTERNAL_ERROR)
 
-    # What goes.
+    # Sending.
 
     def respond(self, answer: Answer) -> None:
         if self._is_lost:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 App = Callable[..., Awaitable[None]]
 Header = tuple[bytes, bytes]
-# Held of a body that the app has not asked for.
+# The most bytes of a body that are held before the app asks for them.
 HIGH_WATER_BYTES = 64 * 1024
 # Statuses of answers that have no body.
 NO_BODY = (204, 304)
@@ -60,10 +60,10 @@ class Exchange:
         except Exception:
             log.exception("the app failed outside of its own handling")
         if not self.is_answered and not self._is_lost:
-            # Half an answer cannot be taken back; only its end can be left out.
+            # An answer that is partly sent cannot be replaced by an error; it is left incomplete.
             self._break_off()
 
-    # What comes.
+    # Receiving.
 
     def add(self, body: bytes) -> None:
         if self.is_answered:

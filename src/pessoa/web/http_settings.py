@@ -193,7 +193,7 @@ def read_http_settings(properties: Mapping[str, str], default: Listener, *, real
             "pessoa.authentication.kafka.operation", found.kafka_operation,
             "it says nothing about callers with tokens; without it, authentication.roles can demand a scope of them",
         )  # fmt: skip
-    # What is wrong with the place of the keys is said now.
+    # An error in the location of the keys is raised now.
     found.verifier()
     if found.demands_certificates and found.authority is None:
         raise ConfigProblem(

@@ -45,7 +45,7 @@ NAME_TRIALS = 16
 MAX_REMEMBERED = 1000
 WRONG_MS = 1000
 GRACE_MS = 300_000
-# A broker answers in milliseconds, and makes those wait who are wrong (connection.failed.authentication.delay.ms).
+# A broker answers in milliseconds, and delays the answer to a wrong login (connection.failed.authentication.delay.ms).
 TRIAL_TIMEOUT_S = 10.0
 # Longer ones are no user's: the tools allow 128 and 256 characters.
 LONGEST = 1024
@@ -90,7 +90,7 @@ class KafkaUsers:
         self._clock = clock or SystemClock()
         self._key = secrets.token_bytes(32)
         self._accepted_logins: OrderedDict[bytes, _AcceptedLogin] = OrderedDict()
-        # Until when each is taken for wrong.
+        # The time until which each refused login is refused without a trial.
         self._refused_until_ms: OrderedDict[bytes, int] = OrderedDict()
         self._trials: dict[bytes, asyncio.Task[_AcceptedLogin | None]] = {}
         self._names: Counter[str] = Counter()
@@ -145,12 +145,12 @@ class KafkaUsers:
             task = asyncio.create_task(self._run_trial(digest, name, password, self._known_turns if is_known else None))
             self._trials[digest] = task
             task.add_done_callback(lambda done: self._forget_trial(digest, name, done))
-        # A caller who goes away takes the verdict from no other.
+        # A caller that disconnects does not cancel the trial for the others.
         return await asyncio.shield(task)
 
     def _forget_trial(self, digest: bytes, name: str, done: asyncio.Task[_AcceptedLogin | None]) -> None:
         if not done.cancelled():
-            # Looked at here as well: its callers may all have gone.
+            # The exception is retrieved here as well: all callers may have disconnected.
             done.exception()
         del self._trials[digest]
         self._names[name] -= 1

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 # From a cached read to a produce that waits for replicas.
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-# What is asked with another method is counted together: each label stays as long as the process.
+# Requests with other methods are counted together: a label stays as long as the process.
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
@@ -30,7 +30,7 @@ class _Times:
     __slots__ = ("counts", "sum_s")
 
     def __init__(self) -> None:
-        # One more than there are bounds: what took longer than the last.
+        # One more than there are bounds: requests that took longer than the last bound.
         self.counts = [0] * (len(BUCKETS_S) + 1)
         self.sum_s = 0.0
 

@@ -70,7 +70,7 @@ class Server:
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "https" if tls else "http"
-        # Ours to enter and leave: uvicorn ends the process when a start fails, and keeps the reason to itself.
+        # We enter and leave the lifespan: uvicorn would end the process when a start fails, without the reason.
         self._lifespan = app.lifespan()
         config = uvicorn.Config(
             app,

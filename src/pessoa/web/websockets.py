@@ -23,7 +23,7 @@ from pessoa.web.problems import HttpProblem
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _TEXT, _CLOSE, _PING, _PONG = 0x1, 0x8, 0x9, 0xA
 _FINAL, _MASKED = 0x80, 0x80
-# What a caller has to say is short: control frames, which have at most 125 bytes.
+# Callers send only control frames, which have at most 125 bytes.
 _MOST_HELD = 64 * 1024
 NORMAL = 1000
 

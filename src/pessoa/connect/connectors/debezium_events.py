@@ -166,7 +166,7 @@ class CapturedTable:
             assert old is not None
             yield from self._delete_events(old, before, where, now_us, tombstones)
         else:
-            # The key alone is no row that was.
+            # A key alone is not the row before the change.
             shown = None if old_is_key else before
             yield self._record(operation, None if new is None else self.key(new), shown, after, where, now_us)
 

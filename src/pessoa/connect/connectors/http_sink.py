@@ -136,7 +136,7 @@ class HttpSinkConnector(SinkConnector):
         for record in records:
             try:
                 text = self._text(record)
-                # Half a character has no bytes.
+                # A lone surrogate cannot be encoded.
                 text.encode()
             except MISFITS as failure:
                 self.report(record, failure)

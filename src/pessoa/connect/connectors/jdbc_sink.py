@@ -172,7 +172,7 @@ class JdbcSinkConnector(SinkConnector):
         missing = [name for name in names if name not in source]
         if missing:
             raise DataFailure(f"a record of {record.topic} lacks {', '.join(missing)}, which pk.fields names")
-        # A database may make up a number for a key that is null, and that of another record.
+        # For a null key a database may generate a number, which may be the key of another record.
         empty = [name for name in names if source[name] is None or source[name] != source[name]]
         if empty:
             raise DataFailure(f"a record of {record.topic} has no value in {', '.join(empty)}, which is its key")

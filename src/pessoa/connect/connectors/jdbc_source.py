@@ -132,7 +132,7 @@ class JdbcSourceConnector(SourceConnector):
     def is_beyond(cls, offset: Offset, end: Offset) -> bool | None:
         columns = {*offset, *end} & {"timestamp", "incrementing"}
         if not columns or any(name not in each for name in columns for each in (offset, end)):
-            # All of a table, or a row without a time before the first one that has one.
+            # Offsets of mode bulk, or of a row without a timestamp before the first row with one.
             return None
         return _order_of(offset) > _order_of(end)
 
@@ -146,7 +146,7 @@ class JdbcSourceConnector(SourceConnector):
     def has_read_all(self, partition: Partition) -> bool:
         if self._database is None:
             return False
-        # A table that is not among them any more has nothing.
+        # A table that is no longer among the inputs has no more rows.
         return all(each.was_read_to_its_end for each in self._inputs if each.partition == partition)
 
     def poll(self) -> list[Record]:
@@ -378,9 +378,9 @@ class _Input:
     offset: JsonObject = field(default_factory=dict)
     schema: Schema | None = None
     due_at: float = 0.0
-    # Whether the last page was full. What was given of it may be less: see `_drop_last_moment`.
+    # Whether the last page was full. Fewer rows of it may have been returned: see `_drop_last_moment`.
     has_more: bool = False
-    # Whether a page was not full since the start: nothing was behind it.
+    # Whether a page since the start was not full, and so was the last one.
     was_read_to_its_end: bool = False
     # In mode bulk: the count of rows that were read in this round.
     bulk_offset: int = 0
@@ -451,7 +451,7 @@ def _seen_time(offset: Offset) -> datetime:
 
 
 def _order_of(offset: Offset) -> tuple[datetime, int, float]:
-    # Without a row, it is behind all rows of its moment.
+    # An offset without `row` is after all rows of its timestamp.
     row = offset_number(offset, "row") if "row" in offset else math.inf
     return _seen_time(offset), offset_number(offset, "incrementing"), row
 

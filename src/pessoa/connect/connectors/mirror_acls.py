@@ -67,7 +67,7 @@ class AclSync:
         from confluent_kafka.admin._acl import AclBindingFilter, AclOperation, AclPermissionType
         from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
-        # Any name, principal and host; confluent-kafka's types have no word for that.
+        # Any name, principal and host; confluent-kafka's types cannot express that.
         every_topic = AclBindingFilter(
             ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None,  # type: ignore[arg-type]
             AclOperation.ANY, AclPermissionType.ANY,

@@ -42,7 +42,7 @@ BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 BYTES_DEFAULTS = {"key.converter": BYTES, "value.converter": BYTES, "header.converter": BYTES}
 DEFAULT_POLICY = "org.apache.kafka.connect.mirror.DefaultReplicationPolicy"
 IDENTITY_POLICY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-# librdkafka's own words for a broker that is away stay out of standard error.
+# librdkafka's messages about an unreachable broker are kept out of standard error.
 _QUIET = {"log_level": 2}
 
 

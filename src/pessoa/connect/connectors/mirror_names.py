@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pessoa.connect.java_regex import JavaPattern
 
 HEARTBEATS = "heartbeats"
-# Of syncs that are kept for a partition; the older they are, the further apart.
+# The most syncs that are kept for a partition; the older they are, the further apart.
 MOST_SYNCS = 64
 
 
@@ -30,7 +30,7 @@ MOST_SYNCS = 64
 class ReplicationPolicy:
     separator: str = "."
     is_identity: bool = False
-    # Of the cluster that topics come from; an identity policy cannot read it off their names.
+    # The alias of the source cluster; an identity policy cannot derive it from topic names.
     source: str = ""
 
     def remote_topic(self, alias: str, topic: str) -> str:

@@ -43,7 +43,7 @@ log = logging.getLogger("pessoa.connect")
 
 POLL_S = 0.05
 REFUSED_PAUSE_S = 60
-# Settings of a topic that are decided where it is.
+# Settings of a topic that each cluster decides for itself.
 NOT_COPIED = (
     r"follower\.replication\.throttled\.replicas", r"leader\.replication\.throttled\.replicas",
     r"message\.timestamp\.difference\.max\.ms", r"message\.timestamp\.type",
@@ -114,7 +114,7 @@ class MirrorSourceConnector(SourceConnector):
         self._filter = NameFilter(config.entries("topics"), config.entries("topics.exclude"))
         self._consumer: Consumer | None = None
         self._outbox: Outbox | None = None
-        # The partitions that are copied, and the offset behind the last record that was given of each.
+        # The partitions that are copied, and the offset after the last polled record of each.
         self._next: dict[tuple[str, int], int] = {}
         self._synced_offsets: dict[tuple[str, int], int] = {}
         self._refresh_due_s = self._configs_due_s = self._acls_due_s = 0.0
@@ -231,7 +231,7 @@ class MirrorSourceConnector(SourceConnector):
             self._configs_due_s = now_s + self._config.integer("sync.topic.configs.interval.seconds")
         if self._config.integer(TASK) == 0 and now_s >= self._acls_due_s:
             interval_s = self._config.integer("sync.topic.acls.interval.seconds")
-            # A cluster that refuses is not asked as often as one that is away.
+            # If `sync` raises, it is retried after REFUSED_PAUSE_S at most.
             self._acls_due_s = now_s + min(interval_s, REFUSED_PAUSE_S)
             if self._config.boolean("sync.topic.acls.enabled"):
                 self._acls.sync()

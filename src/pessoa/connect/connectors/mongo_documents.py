@@ -19,7 +19,7 @@ PACKAGE = "com.mongodb.kafka.connect.sink."
 ID_STRATEGIES = (
     "BsonOidStrategy", "KafkaMetaDataStrategy", "FullKeyStrategy", "ProvidedInKeyStrategy", "ProvidedInValueStrategy",
 )  # fmt: skip
-# Those that a tombstone has an id by.
+# The strategies by which a tombstone has an id.
 KEY_STRATEGIES = ("FullKeyStrategy", "ProvidedInKeyStrategy")
 WRITE_STRATEGIES = (
     "DefaultWriteModelStrategy", "ReplaceOneDefaultStrategy", "InsertOneDefaultStrategy", "UpdateOneDefaultStrategy",

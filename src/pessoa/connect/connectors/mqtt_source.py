@@ -101,7 +101,7 @@ class MqttSourceConnector(SourceConnector):
     def start(self, config: Config, offsets: Offsets) -> None:
         self._config = config
         self._queue: queue.Queue[MQTTMessage] = queue.Queue(QUEUE_SIZE)
-        # What was given and is not acknowledged.
+        # Messages that `poll` has returned and `commit` has not acknowledged.
         self._unacknowledged_messages: list[MQTTMessage] = []
         self._client: Client | None = None
         self._is_stopped = threading.Event()

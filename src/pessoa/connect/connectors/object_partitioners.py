@@ -18,7 +18,7 @@ from pessoa.connect.definition import Config
 from pessoa.connect.java_dates import JavaDateFormat
 
 _DAY_MS = 86_400_000
-# Of a file system's 255 bytes; the name of the field stands before it.
+# The most bytes of a value in a folder's name: file systems allow 255, and the field's name stands before it.
 LONGEST_NAME = 200
 
 
@@ -89,7 +89,7 @@ def _field(record: Record, path: str) -> ConnectValue:
 
 
 def _clean(value: ConnectValue) -> str:
-    # A field's value names one folder, never a way to another one.
+    # A field's value names one folder, never a path to another one.
     name = "".join("_" if letter in "/\\" or ord(letter) < 32 else letter for letter in str(value))
     if len(name.encode()) > LONGEST_NAME:
         raise DataFailure(f"{name[:40]}… is too long for the name of a folder: {len(name)} characters")

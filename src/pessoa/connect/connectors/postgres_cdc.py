@@ -190,7 +190,7 @@ class PostgresConnector(SourceConnector):
             config.string("time.precision.mode"), config.string("decimal.handling.mode"),
             config.string("binary.handling.mode"), config.string("interval.handling.mode"),
         )  # fmt: skip
-        # What was written down, and what was given by `poll`.
+        # The offset that was committed, and the offset of the last record that `poll` returned.
         self._committed_offset = self._polled_offset = dict(offsets.of({"server": self._server}))
         self._catalogue: Catalogue | None = None
         self._snapshot: SnapshotEvents | None = None
@@ -304,7 +304,7 @@ class PostgresConnector(SourceConnector):
                 tables = self._captured_tables(catalogue)
                 self._snapshot = SnapshotEvents(reader, tables, self._polled_offset if is_unfinished else {})
         finally:
-            # The snapshot that it exported ends with it; the reader has it by now.
+            # The exported snapshot ends with its connection; the reader has imported it by now.
             if creator is not None:
                 creator.close()
         if not wants_snapshot:

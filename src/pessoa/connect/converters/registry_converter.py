@@ -78,7 +78,7 @@ class RegistryConverter(Converter):
         self._writers: dict[tuple[str, Schema | None], tuple[int, Writer]] = {}
         self._readers: dict[int, tuple[Schema | None, Reader]] = {}
 
-    # A format has these three.
+    # Each format implements these three.
 
     @abstractmethod
     def schema_text_of(self, schema: Schema | None, value: ConnectValue) -> str:

@@ -34,7 +34,8 @@ FAILURES = (
     ValueError,
     struct.error,
 )
-# Of a decimal: some ten thousand digits, read in milliseconds. The time grows with the square: 400 kB took 20 s.
+# The most bytes of a decimal: some ten thousand digits, read in milliseconds. The time grows with the square: 400 kB
+# took 20 s.
 MOST_DECIMAL_BYTES = 4096
 
 
