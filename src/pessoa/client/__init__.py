@@ -1,1 +1,2 @@
-"""A Kafka client for what is asked rarely and by people: typed requests, routed to the broker that answers them."""
+"""A Kafka client for administration, where requests are rare: typed requests, routed to the broker that answers
+them."""

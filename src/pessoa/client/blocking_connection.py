@@ -1,4 +1,4 @@
-"""One connection to one broker: a request goes out, its answer comes back, and nothing else is under way.
+"""One blocking connection to one broker: a request is sent and its response received before the next request.
 
 Blocking on purpose. A tool asks a handful of questions, one after the other, and must be done in a fraction of a
 second; an event loop would take longer to import than the whole conversation.

@@ -1,4 +1,4 @@
-"""How a request can fail, in the words of Kafka's Java client.
+"""How a request can fail, with the messages of Kafka's Java client.
 
 Scripts match on what the tools print, and that is often the name of a Java exception, or the sentence that the Java
 client has for an error to which the broker added none. Both are part of the tools' interface: the names follow from

@@ -1,4 +1,4 @@
-"""The schema registry over HTTP, as everything that writes or reads with schemas asks it.
+"""A client of the schema registry over HTTP, for everything that writes or reads with schemas.
 
 What is asked is written once, without I/O: a *question* is a generator that yields requests, gets the bytes of answers
 and returns what they say. Two clients put questions to a registry: `RegistryClient` blocks (tools, Connect's

@@ -1,4 +1,4 @@
-"""What `validate` answers, and why a connector is refused: every key of a configuration, looked at.
+"""Validation of a connector's configuration: the response of `validate`, and why a connector is refused.
 
 The keys come from four places: those of every connector, those that its transforms and predicates bring, those of the
 converters that it names, and its own. Each key is checked alone; then come the checks between keys.

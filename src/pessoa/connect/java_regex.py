@@ -1,4 +1,4 @@
-"""Java's regular expressions and replacement texts, in Python's words.
+"""Java's regular expressions and replacement texts, translated to Python's.
 
 The two dialects agree on nearly everything that people write into a configuration. What differs: named groups are
 `(?<name>…)` in Java, and in a replacement `$1` and `${name}` stand for groups and a backslash makes the next character

@@ -1,4 +1,4 @@
-"""What went wrong, in a few lines that a person can use. Pure.
+"""The reason of a query's failure in a few lines, from Spark's long error text. Pure.
 
 Spark's failures are Java stack traces with the Python traceback of a worker somewhere inside. What helps is the message
 at their root, and for a Python function where in the user's file it was raised.

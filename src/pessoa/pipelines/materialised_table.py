@@ -1,4 +1,4 @@
-"""What a table is now: the latest record of each key of a topic, kept on this disk and followed. No Spark.
+"""A materialised table: the latest record of each key of a topic, kept on this disk and followed. No Spark.
 
     with MaterialisedTable("totais", {"bootstrap.servers": "localhost:9092"}, directory) as table:
         table.wait_until_read(table.end_offsets(), time.monotonic() + 10)

@@ -1,4 +1,4 @@
-"""What a pipeline is, before anything runs it: the logical plan that Streams, ksql and Connect have in common.
+"""The logical plan of a pipeline, before anything runs it: Streams, ksql and Connect have it in common.
 
 A plan is a tree of frozen values. Records come from its leaves, the root says where they go:
 

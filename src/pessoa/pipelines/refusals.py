@@ -1,4 +1,4 @@
-"""Spark's refusals in the plan's words.
+"""Spark's errors about a plan, explained in terms of the plan.
 
 Spark says no in terms of its own operators, with the whole plan attached and the names of our helper columns within.
 The author of `filter("valr > 10")` wants to read: the filter `valr > 10`: there is no column valr; there are produto,

@@ -1,4 +1,4 @@
-"""Which columns flow out of a node, and whether they are a stream or a table. Also the first place that says no.
+"""Which columns flow out of a node, and whether they are a stream or a table. Also the first place that refuses a plan.
 
 `shape(node)` walks the plan from its sources up and raises PlanRefused where names do not fit: a join whose sides have
 a column in common, a union of different columns, a windowed aggregate of a table. Types are Spark's business.

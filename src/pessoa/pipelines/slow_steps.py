@@ -1,4 +1,4 @@
-"""Steps that may take long, and say so: what is being done and for how long, never silent for two seconds.
+"""Messages about steps that may take long: what is being done and for how long, never silent for two seconds.
 
     with saying(say, "Starting Spark"):            Starting Spark: 2 s so far
         …                                          Starting Spark: 4 s so far (2 MB of log)

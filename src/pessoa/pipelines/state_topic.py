@@ -1,4 +1,4 @@
-"""What the engine must remember, in a compacted topic: for each query its specification and the state it should be in.
+"""The state topic of the engine, which is compacted: for each query its specification and the state it should be in.
 
     key     the query's id
     value   JSON: {"spec": {…}, "target": "RUNNING" | "PAUSED" | "STOPPED"}; null when the query was deleted

@@ -1,4 +1,4 @@
-"""What tables are now, over HTTP: rows of a topic's materialised table, with how old they are.
+"""Materialised tables over HTTP: the rows of a topic's table, with how old they are.
 
     GET /tables                              those that are open
     GET /tables/{topic}/rows                 all, in the order of their keys; at most `limit`, and `next` to go on from

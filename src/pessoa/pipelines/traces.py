@@ -1,4 +1,4 @@
-"""What a query leaves under its name, and how all of it goes when the query is deleted.
+"""The files and topics that a query leaves under its name, and their removal when the query is deleted.
 
     <home>/queries/<id>/checkpoint    where it is, unless checkpoints are kept elsewhere
     <home>/queries/<id>/slots         the number of slots it began with (slots.py)
@@ -8,10 +8,10 @@ A query that begins under a name goes on from what it finds there: a checkpoint 
 a batch twice, half a checkpoint would keep it from starting. An engine may be killed in the middle of a deletion, so
 the deletion is written down first, as a file, and every step can be taken again:
 
-    mark_deleting     <home>/deleting/<id>                    then the cluster is told to forget the query
-    remove      checkpoint and folder get a name that no query can have, each at one stroke, and are removed
-                the markers go; they belong to a checkpoint, and mean nothing to another
-                <home>/deleting/<id> goes
+    mark_deleting   <home>/deleting/<id> is written; then the engine writes a tombstone to the state topic
+    remove          checkpoint and folder get a name that no query can have, each by one rename, and are removed
+                    the markers are deleted; they belong to a checkpoint, and mean nothing to another
+                    <home>/deleting/<id> is removed
 
 A checkpoint in a store that only Spark reaches (S3, HDFS) is emptied by Spark (`empty_folder`), which is started for it
 if need be.

@@ -1,4 +1,4 @@
-"""One way to a codec for every type of schema: what the REST proxy and the console tools ask for.
+"""Codecs for every type of schema behind one interface, for the REST proxy and the console tools.
 
     codec = codec_for("AVRO", text, {"other.Name": text_of_it})
     payload = codec.from_json(value)      what follows magic byte and id, Protobuf's message indexes included

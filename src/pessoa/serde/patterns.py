@@ -1,4 +1,4 @@
-"""Regular expressions that strangers wrote: any of them is matched with any text in bounded time and memory.
+"""Regular expressions of untrusted users: any of them is matched with any text in bounded time and memory.
 
 Expressions are matched by RE2 (base/linear_regex.py), in time that grows with the length of the text times the size of
 the expression; `work` says how much that is. RE2 knows nothing of looking ahead or behind and of references back to

@@ -1,4 +1,4 @@
-"""What Prometheus sees of a service: requests by endpoint and status, their latency, and what the service adds.
+"""Metrics of a service for Prometheus: requests by endpoint and status, their latency, and what the service adds.
 
 Each app has a registry of its own, so that several services in one process (tests, `pessoa up` in one piece) do not
 count for each other. The endpoint label is the path of the table, never the path of the request: subjects and topics

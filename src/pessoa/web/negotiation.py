@@ -1,4 +1,4 @@
-"""Which media type comes in, and which goes out.
+"""Content negotiation: the media types of request bodies and of answers.
 
 An endpoint lists the types that it consumes and produces. A type that it produces may carry a weight of the server's
 own, `application/vnd.kafka.json.v2+json; qs=0.1`, as JAX-RS has it: among the types that the caller likes equally, the

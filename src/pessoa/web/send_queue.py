@@ -1,4 +1,4 @@
-"""How much of what a connection has written its caller has not taken.
+"""The size of what a connection has written and its caller has not read.
 
 The buffer of the transport alone says too little: the socket below it may hold megabytes, and takes more only when a
 third of them have left, for which a caller on a slow line needs longer than a deadline gives it.

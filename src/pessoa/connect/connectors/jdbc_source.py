@@ -1,4 +1,4 @@
-"""JdbcSource: rows of tables, or of a query, as records; again and again.
+"""JdbcSource: rows of tables, or of a query, as records; polled again and again.
 
     bulk                     everything, at every poll
     incrementing             rows whose id is larger than the largest one seen

@@ -1,4 +1,4 @@
-"""The two clusters of a mirror: their keys, clients, and what is asked of them.
+"""The two clusters of a mirror: their keys, their clients, and the requests to them.
 
 Settings below `source.cluster.` and `target.cluster.` are those of clients, in the Java clients' names
 (`source.cluster.security.protocol`); `source.consumer.` and `target.producer.` add to those of one kind.

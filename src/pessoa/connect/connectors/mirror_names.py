@@ -1,4 +1,4 @@
-"""What mirrors of Kafka clusters agree upon: names of topics, formats of records, and how offsets are translated. Pure.
+"""Conventions of mirrored clusters: names of topics, formats of records, and how offsets are translated. Pure.
 
     DefaultReplicationPolicy     orders of the cluster `porto` is `porto.orders` elsewhere
     IdentityReplicationPolicy    orders is orders everywhere; only heartbeats are renamed

@@ -1,4 +1,4 @@
-"""MirrorSourceConnector: the topics of another Kafka cluster, kept as they are there (MirrorMaker 2).
+"""MirrorSourceConnector: copies the topics of another Kafka cluster (MirrorMaker 2).
 
 Every partition is copied to the partition of the same number, with keys, headers and timestamps, into a topic that the
 replication policy names. Topics are made with as many partitions and with their own settings; later changes of both

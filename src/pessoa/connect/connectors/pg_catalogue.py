@@ -1,4 +1,4 @@
-"""What a change-data source asks PostgreSQL's catalogue: tables, columns and their types, slots, publications; and
+"""Queries of a change-data source to PostgreSQL's catalogue: tables, columns and their types, slots, publications; and
 the rows of a snapshot.
 
 Rows are read by COPY, which prints cells exactly as pgoutput does. A table with a primary key is read in its order, so

@@ -1,4 +1,4 @@
-"""The schema registry as a converter asks it: register what is written, look up what is read.
+"""The schema registry as converters use it: register what is written, look up what is read.
 
 Blocking, because a converter works in the middle of a batch in a process of its own; and seldom, because every answer
 is remembered. Settings are the JVM's: `schema.registry.url` (several, with commas), `basic.auth.user.info`,

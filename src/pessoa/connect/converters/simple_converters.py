@@ -1,4 +1,4 @@
-"""Converters whose bytes say no schema: text, raw bytes, Kafka's numbers, and headers as text."""
+"""Converters whose bytes have no schema: text, raw bytes, Kafka's numbers, and headers as text."""
 
 from __future__ import annotations
 

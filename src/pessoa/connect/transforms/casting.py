@@ -1,4 +1,4 @@
-"""Cast: fields, or the whole, as values of another type.
+"""Cast: fields, or the whole key or value, converted to another type.
 
 Numbers are narrowed as Java narrows them: a whole number keeps its lowest bits, a fraction is cut towards zero and
 stays within the limits of an int or a long. Text becomes a number if it is one, and a boolean if it is `true`.

@@ -1,4 +1,4 @@
-"""Avro's JSON encoding, to binary and back, without a step between that could forget what was said. Pure.
+"""Avro's JSON encoding, to binary and back, directly: an intermediate value could lose information. Pure.
 
 A value of a union names its branch, `{"long": 5}`, and in binary the branch's number stands before it. Python values
 name no branch: 5 is an int and a long. So JSON is written as binary at once, by the schema, as `JsonDecoder` and

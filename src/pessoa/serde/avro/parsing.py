@@ -1,4 +1,4 @@
-"""The text of an Avro schema into values, with every rule of the specification that a registry must hold people to.
+"""The text of an Avro schema into values, with every rule of the specification that a registry must enforce.
 
 Names are resolved while reading: a name without dots belongs to the enclosing namespace. `known` are the named types of
 schemas that this one refers to; it may use them and not define them again.

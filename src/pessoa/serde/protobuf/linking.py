@@ -1,4 +1,4 @@
-"""A file and what it imports, made into one: every name full, every type known.
+"""A file linked with its imports: every name is full, every type is known.
 
 protobuf's own descriptor pool does the checking; each schema gets a pool of its own, since two schemas of a registry
 often define the same name differently. What the pool found out is written back into the FileDescriptorProto, so that

@@ -1,4 +1,4 @@
-"""The words of a .proto file.
+"""The tokens of a .proto file.
 
 Comments and blanks are dropped. Strings are unescaped here, and neighbouring ones are left apart: the parser joins them
 where the grammar lets it. Every token knows its line and column, so that each complaint can say where.

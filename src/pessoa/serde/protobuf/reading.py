@@ -1,4 +1,4 @@
-"""A cursor over tokens, with the small questions that every rule of the grammar asks."""
+"""A cursor over tokens, with the checks that every rule of the grammar needs."""
 
 from __future__ import annotations
 
