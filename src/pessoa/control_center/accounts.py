@@ -47,8 +47,8 @@ class Accounts:
         *,
         has_proxy: bool = False,
     ) -> None:
-        """`named_roles` are those that the settings give to users by their names, `role_of` those of a directory; with
-        `has_proxy` a proxy logs users in."""
+        """`named_roles` are the roles that the settings give to users by name, `role_of` returns those of an LDAP
+        directory; with `has_proxy` a proxy logs users in."""
         self._has_proxy = has_proxy
         self._role_of_directory = role_of
         self._named_roles = named_roles or {}
@@ -66,16 +66,16 @@ class Accounts:
         return self._authenticator is not None or self._has_proxy
 
     async def log_in(self, name: str, password: str) -> str:
-        """Return the token of a new session. 401 for a wrong password."""
+        """Return the token of a new session. Raises the problem 401 for a wrong password."""
         text = base64.b64encode(f"{name}:{password}".encode()).decode()
         return await self.log_in_by(f"Basic {text}")
 
     async def log_in_by(self, header: str) -> str:
-        """The token of a new session for the caller that an Authorization header proves."""
+        """Return the token of a new session for the user of an Authorization header."""
         return self._begin(await self.by_header(header))
 
     def begin_session(self, name: str) -> str:
-        """The token of a new session for a user whom a proxy has logged in."""
+        """Return the token of a new session for a user whom a proxy has logged in."""
         return self._begin(Person(name, self._role_of(name)))
 
     def _begin(self, person: Person) -> str:
@@ -104,8 +104,8 @@ class Accounts:
         return found
 
     def of_session(self, token: str | None) -> Person | None:
-        """The person of a session, None without one. Asking does not prolong it. A role that was taken from the user
-        since is gone; a higher one comes with the next login."""
+        """Return the user of a session without prolonging it; None without a session. A role that the user has lost
+        since the login is not returned; a higher one counts from the next login on."""
         if not self.demands_login:
             return Person("anonymous", self._default_role)
         known = self._sessions.get(token or "")

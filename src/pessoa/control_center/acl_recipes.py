@@ -17,11 +17,12 @@ Acl = tuple[Pattern, Entry]
 
 
 class BadRecipe(ValueError):
-    """Something is missing; the sentence says what."""
+    """The input for a recipe is incomplete; the sentence says what is missing."""
 
 
 def acls_for(kind: str, principal: str, topics: str, group: str, outputs: str = "") -> list[Acl]:
-    """Return the ACLs. `topics` and `outputs` are comma-separated; only streams has `outputs`. Raises `BadRecipe`."""
+    """Return the ACLs that a producer, consumer or Streams application needs. `topics` and `outputs` are
+    comma-separated; only streams has `outputs`. Raises `BadRecipe`."""
     if kind not in KINDS:
         raise BadRecipe(f"There is no kind {kind!r}: choose one of {', '.join(KINDS)}.")
     type_, colon, name = principal.strip().partition(":")

@@ -30,8 +30,8 @@ class AwsKeys(NamedTuple):
 def signed_headers(
     keys: AwsKeys, region: str, service: str, at: str, headers: Mapping[str, str], body: bytes, method: str = "POST"
 ) -> dict[str, str]:
-    """The headers with X-Amz-Date and Authorization. `at` is the time in UTC as 20260131T235959Z; `headers` must name
-    the Host, and each of them is signed."""
+    """Return the headers with X-Amz-Date and Authorization added. `at` is the time in UTC as 20260131T235959Z;
+    `headers` must have the Host, and all of them are signed."""
     given = {name.lower(): " ".join(value.split()) for name, value in headers.items()}
     given["x-amz-date"] = at
     if keys.token:

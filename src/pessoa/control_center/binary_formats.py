@@ -147,7 +147,7 @@ def _utf8(data: bytes) -> str:
 
 
 def decode_xml(data: bytes) -> JsonValue:
-    """The document as {name of its root: content}. Raises `BadBinary`."""
+    """Return the document as {name of its root: content}. Raises `BadBinary`."""
     root: dict[str, JsonValue] = {}
     # The open elements from the root on: their content so far, and their text.
     open_: list[tuple[dict[str, JsonValue], list[str]]] = [(root, [])]

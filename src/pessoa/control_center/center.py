@@ -78,7 +78,7 @@ MAX_SCANS = 32
 
 class Center:
     def __init__(self, config: Config, first: Center | None = None) -> None:
-        """`first` is the centre of the first cluster, whose users, filters, rules and audit log are those of all."""
+        """`first` is the centre of the first cluster; all clusters share its users, filters, rules and audit log."""
         self.config = config
         self.link = KafkaLink(config.bootstrap_servers, config.client)
         self.watch = ClusterWatch(self.link)
@@ -275,8 +275,8 @@ class Center:
         return self._begin(lambda: AnalysisScan(query, ranges, self.link.consumer, self.decoder))
 
     async def copy_topic(self, person: Person, topic: str, to: str, cluster: str | None = None) -> CopyScan:
-        """A copy of the messages that the topic has now to a topic that is there. 403 for a user who does not see all
-        of them."""
+        """Start a scan that copies the topic's present messages to an existing topic, and return it. Raises the
+        problem 403 for a user who does not see all fields."""
         demand(person, "editor")
         other = self if cluster is None else self.of_cluster(cluster)
         self.limits.demand(person, "topic", topic)
@@ -357,7 +357,7 @@ class Center:
         )  # fmt: skip
 
     async def change_replication(self, person: Person, name: str, factor: int) -> None:
-        """Begin to give every partition so many replicas; brokers copy in the background."""
+        """Start a reassignment that gives every partition `factor` replicas; brokers copy in the background."""
         image = await self.watch.image(0.0)
         info = await self.watch.topic_info(name)
         brokers = [node.node_id for node in image.nodes.nodes]
@@ -438,7 +438,7 @@ class Center:
         return placed
 
     async def plan_reset(self, name: str, topic: str, way: str, amount: int | None) -> list[ResetRow]:
-        """Return what a reset of the group's offsets would do. Raises an `HttpProblem`."""
+        """Return the present and the new offset of each partition for a reset of the group. Raises an `HttpProblem`."""
         group = (await self.watch.groups(0.5)).get(name)
         committed = {} if group is None else group.offsets_of(topic)
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
@@ -505,7 +505,7 @@ class Center:
 
 
 async def cluster_rows(center: Center, t: Text) -> list[ClusterRow]:
-    """Return a row for every cluster; that of one which does not answer says so."""
+    """Return a row for every cluster; for one that does not answer, the row has the error."""
 
     async def ask(name: str, one: Center) -> ClusterRow:
         try:

@@ -74,7 +74,7 @@ def api_app(center: Center) -> App:
 
 
 def pages_app(center: Center) -> ASGIApp:
-    """The pages; heavy to import, so it is imported here."""
+    """Return the app of the pages. NiceGUI is slow to import, so it is imported here."""
     # python-socketio would import kafka-python for a manager that is not used here: 20 MB, where it is installed.
     sys.modules.setdefault("kafka", cast(ModuleType, None))
     from fastapi import FastAPI
@@ -156,7 +156,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 def serve(config: Config, tell: Callable[[str], object]) -> int:
-    """Run as a process until SIGTERM or SIGINT; the exit status."""
+    """Run as a process until SIGTERM or SIGINT; return the exit status."""
     # Each reading of messages has threads of its own.
     bound_arenas(2)
     listener = config.http.listener

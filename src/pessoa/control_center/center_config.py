@@ -149,8 +149,8 @@ def ldap_settings(config: Config) -> LdapSettings | None:
 
 
 def glue_schemas(config: Config, environment: Mapping[str, str]) -> GlueSchemas | None:
-    """Who asks AWS Glue for schemas. Keys that the settings lack are those of the environment, under the names of
-    Amazon's own tools. Raises a `ConfigProblem`."""
+    """Return the client of AWS Glue's schemas, or None without a region. Keys that the settings lack are taken from
+    the environment, under the names of Amazon's own tools. Raises a `ConfigProblem`."""
     if not config.glue_region:
         return None
     keys = AwsKeys(config.glue_key_id, config.glue_secret)

@@ -51,7 +51,7 @@ _CREATION_POLL_S = 0.02
 
 
 class Remembered(Generic[T]):
-    """Caches the last answer to a request for `age_s`; one request is in flight at a time."""
+    """A cache of the last answer to a request, for `age_s`; one request is in flight at a time."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], age_s: float) -> None:
         self._ask = ask
@@ -73,7 +73,7 @@ class Remembered(Generic[T]):
 
 @dataclass(frozen=True)
 class ClusterImage:
-    """Brokers and topics, each from one response."""
+    """The brokers and topics of the cluster, each from one response."""
 
     nodes: NodesAnswer
     topics: Mapping[str, TopicInfo]
@@ -215,8 +215,8 @@ class ClusterWatch:
         return info
 
     async def wait_for_topic(self, name: str) -> None:
-        """Wait until the brokers show a topic that the controller has created: the broker that is asked may not have
-        applied that record. After a time the topic is left to who asks for it."""
+        """Wait until the brokers list a topic that the controller has created: a broker may not have applied its
+        record yet. After `_CREATION_S` it returns all the same, and the next request reports the missing topic."""
         for _ in range(round(_CREATION_S / _CREATION_POLL_S)):
             if name in (await self.image(0.0)).topics:
                 return
@@ -333,7 +333,7 @@ class ClusterWatch:
             self._rates.read(f"topic:{name}", now_ms, sum(one.latest for one in ends_of.values()))
 
     async def offsets_at(self, topic: str, time_ms: int) -> dict[int, int]:
-        """For each partition the first offset at or after a time, -1 where there is none."""
+        """Return the first offset at or after a time in each partition, -1 in one without such a record."""
         info = await self.topic_info(topic)
         wanted = {(topic, one.partition): time_ms for one in info.partitions if one.leader >= 0}
         found = await self._link.ask(lambda cluster: list_offsets(cluster, wanted))

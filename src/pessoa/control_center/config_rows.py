@@ -36,7 +36,8 @@ def config_rows(cluster: Cluster, kind: ResourceType, name: str) -> list[ConfigR
 
 
 def _default(name: str, synonyms: list[tuple[str, str | None]]) -> str | None:
-    """The default; where a key in another unit has it (log.roll.hours for segment.ms), with the name of that key."""
+    """Return the default; if a key in another unit has it (log.roll.hours for segment.ms), with the name of that
+    key."""
     found = next(((key, value) for key, value in synonyms if value is not None), None)
     if found is None:
         return None

@@ -54,7 +54,7 @@ class ConnectorFacts(NamedTuple):
 
 
 def read_connectors(answer: JsonValue) -> list[ConnectorFacts]:
-    """The connectors in the answer to /connectors?expand=status&expand=info, by name."""
+    """Return the connectors in the response to /connectors?expand=status&expand=info, ordered by name."""
     if not isinstance(answer, dict):
         return []
     return [
@@ -76,7 +76,7 @@ def read_connector(name: str, status: JsonValue, config: JsonValue) -> Connector
 
 
 def password_keys(table: JsonValue) -> frozenset[str]:
-    """The settings that a plugin's table types as PASSWORD."""
+    """Return the settings that have the type PASSWORD in a plugin's table."""
     rows = [_object(one) for one in (table if isinstance(table, list) else [])]
     return frozenset(str(one.get("name")) for one in rows if one.get("type") == "PASSWORD")
 
@@ -87,7 +87,7 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def shown_config(config: Mapping[str, str], passwords: Collection[str] = ()) -> dict[str, str]:
-    """The configuration without what is secret; `passwords` are settings that the plugin says are."""
+    """Return the configuration with secrets hidden; `passwords` are the settings that the plugin declares secret."""
     return {
         key: HIDDEN if value and (key in passwords or is_secret(key, value)) else value
         for key, value in sorted(config.items())

@@ -54,7 +54,7 @@ class _Token(NamedTuple):
 
 
 def compile_filter(text: str) -> Filter:
-    """The function that says whether a message passes. Raises `BadFilter`."""
+    """Return a function that returns whether a message passes. Raises `BadFilter`."""
     if len(text) > MAX_CHARACTERS:
         raise BadFilter(f"The filter has {len(text)} characters; at most {MAX_CHARACTERS} are taken.")
     return _Parser(text, _tokens(text)).whole()

@@ -63,7 +63,8 @@ class _Answer(msgspec.Struct, rename="pascal"):
 
 
 def unframe(data: bytes) -> GlueFrame | None:
-    """The parts of a framed record; None for other bytes. Raises a `DataProblem` for a payload that does not unpack."""
+    """Return the parts of a framed record; None for other bytes. Raises a `DataProblem` for a payload that cannot be
+    decompressed."""
     if len(data) < _HEADER_BYTES or data[0] != HEADER_VERSION or data[1] not in (_NO_COMPRESSION, _ZLIB):
         return None
     payload = data[_HEADER_BYTES:]
@@ -79,7 +80,8 @@ def unframe(data: bytes) -> GlueFrame | None:
 
 
 class GlueSchemas:
-    """Decodes framed records. Blocks while it asks Glue: for threads that read messages."""
+    """The decoder of records with schemas of AWS Glue. It blocks while it requests a schema, so it is for threads
+    that read messages."""
 
     def __init__(self, region: str, keys: AwsKeys, endpoint: str = "") -> None:
         self._region = region
@@ -155,7 +157,7 @@ def reader_of(kind: str, text: str) -> Callable[[bytes], JsonValue]:
 
 
 def message_paths(text: str, imports: Mapping[str, str] | None = None) -> dict[str, tuple[int, ...]]:
-    """The indexes that lead to each message of a Protobuf file, in the order of the messages' full names."""
+    """Return the indexes that lead to each message of a Protobuf file, in the order of the messages' full names."""
     from pessoa.serde.protobuf.linking import link, read_proto
 
     found: dict[str, tuple[int, ...]] = {}

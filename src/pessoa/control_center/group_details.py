@@ -111,7 +111,7 @@ def task_names(tasks: list[TaskIds]) -> list[str]:
 
 
 def task_partitions(tasks: list[TaskIds], subtopologies: Mapping[str, Subtopology]) -> list[TopicPartition]:
-    """The partitions that the tasks read: a task has the same partition of each source of its subtopology."""
+    """Return the partitions that the tasks read: a task has the same partition of each source of its subtopology."""
     found = set()
     for one in tasks:
         about = subtopologies.get(one.subtopology_id)

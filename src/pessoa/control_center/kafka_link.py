@@ -75,7 +75,7 @@ class KafkaLink:
         return dict(self._librdkafka)
 
     def consumer(self, *, wants_ends: bool = False) -> Consumer:
-        """A consumer that joins no group, for one thread."""
+        """Return a consumer that joins no group, for use in one thread."""
         return Consumer(
             {
                 **self._librdkafka,

@@ -75,7 +75,7 @@ class Catalogue(NamedTuple):
 
 
 def read_catalogue(answer: JsonValue) -> Catalogue:
-    """The catalogue in the answer to STATEMENTS; whatever has another form is left out."""
+    """Return the catalogue in the response to STATEMENTS; entries of another form are left out."""
     parts = _objects(answer)
     sources = tuple(_source(one) for part in parts for one in _objects(part.get("sourceDescriptions")))
     topics = {one.name: one.topic for one in sources}

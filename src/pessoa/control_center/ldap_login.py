@@ -69,7 +69,8 @@ class LdapRefused(Exception):
 
 
 class LdapDirectory:
-    """`log_in` blocks: for the threads that try logins. `role_of` knows the users who have logged in."""
+    """The LDAP directory as a source of users and roles. `log_in` blocks, so it is for the threads that try logins.
+    `role_of` knows the users who have logged in."""
 
     def __init__(self, settings: LdapSettings, trust: Callable[[], ssl.SSLContext]) -> None:
         self._settings = settings
@@ -131,7 +132,7 @@ class LdapDirectory:
 
 
 class LdapConnection:
-    """One connection, one operation at a time."""
+    """A connection to an LDAP directory, for one operation at a time."""
 
     def __init__(self, url: str, trust: Callable[[], ssl.SSLContext]) -> None:
         parts = urlsplit(url)
@@ -164,7 +165,8 @@ class LdapConnection:
         _check(value)
 
     def search(self, base: str, attribute: str, value: str, wanted: str) -> list[tuple[str, list[str]]]:
-        """The entries below `base` that have this value: their names, and the values of the wanted attribute."""
+        """Return the entries below `base` whose attribute has this value: their names, and the values of the wanted
+        attribute."""
         filter_ = tlv(_EQUALITY, octets(attribute) + octets(value))
         body = (
             octets(base) + tlv(_ENUMERATED, b"\x02") + tlv(_ENUMERATED, b"\x00") + integer(_MAX_ENTRIES)
@@ -271,7 +273,7 @@ def _entry(data: bytes) -> tuple[str, list[str]]:
 
 
 def escaped(name: str) -> str:
-    """A value in the text of a distinguished name (RFC 4514): everything but letters and digits as \\xx."""
+    """Return a value as text of a distinguished name (RFC 4514): everything but letters and digits as \\xx."""
     return "".join(
         each if each.isascii() and each.isalnum() else "".join(f"\\{one:02x}" for one in each.encode())
         for each in name

@@ -44,7 +44,7 @@ class MemberState:
 
 @dataclass
 class Scene:
-    """What the page draws: a copy, so that nothing moves while it is drawn."""
+    """A copy of a lesson's state for the page, so that nothing changes while it is drawn."""
 
     sent: list[Sent]
     members: list[MemberState]

@@ -23,7 +23,7 @@ class BadLimit(ValueError):
 
 class Limits:
     def __init__(self, patterns: Mapping[str, Mapping[str, tuple[str, ...]]]) -> None:
-        """The patterns by user, then by kind of resource."""
+        """`patterns` has the patterns of allowed names by user, then by kind of resource."""
         self._patterns = patterns
 
     def __repr__(self) -> str:
@@ -37,12 +37,12 @@ class Limits:
         return patterns is None or any(fnmatchcase(name, one) for one in patterns)
 
     def allow_all(self, person: Person, kind: str) -> bool:
-        """Whether no resource of this kind is beyond the user's limits."""
+        """Whether the user may use all resources of this kind."""
         # No name has this character, and the pattern * takes it.
         return self.allow(person, kind, "\x00")
 
     def demand(self, person: Person, kind: str, name: str) -> None:
-        """Raise 403 if the user may not touch the resource."""
+        """Raise the problem 403 if the user may not use the resource."""
         if not self.allow(person, kind, name):
             raise HttpProblem(403, f"{person.name} may not use the {kind} {name}: pessoa.control.center.limits.", 40303)
 

@@ -40,7 +40,8 @@ class Graph(NamedTuple):
 
 
 def lay_out(flows: Iterable[Flow], topics: Iterable[str] = ()) -> Graph:
-    """Every topic that a flow names, and those of `topics`; the column of a node is the longest way to it."""
+    """Return the graph of the flows, of every topic that a flow names, and of `topics`; the column of a node is the
+    length of the longest path to it."""
     flows = sorted(flows)
     names: dict[tuple[str, str], str] = {}
     edges: list[tuple[tuple[str, str], tuple[str, str]]] = []

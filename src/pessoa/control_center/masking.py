@@ -32,11 +32,11 @@ class MaskRule(NamedTuple):
 
 
 class BadMask(ValueError):
-    """A rule that cannot be read; the sentence says how one looks."""
+    """A rule for masking is invalid; the sentence says what to write."""
 
 
 def parse_masks(text: str) -> tuple[MaskRule, ...]:
-    """The rules of a text, one on each line or with semicolons between them."""
+    """Return the rules of a text, which has one on each line or semicolons between them. Raises `BadMask`."""
     rules = []
     for line in filter(None, (line.strip() for line in text.replace(";", "\n").splitlines())):
         topics, colon, paths = line.partition(":")

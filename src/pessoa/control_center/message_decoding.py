@@ -36,7 +36,7 @@ _SCHEMA_BYTES = 8 << 20
 
 
 class Decoded(NamedTuple):
-    """A decoded key or value: `format` is what was found, `schema_id` that of its schema if it has one."""
+    """A decoded key or value: `format` is the detected format, `schema_id` the id of its schema if it has one."""
 
     format: str
     value: JsonValue
@@ -45,7 +45,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes keys and values. Blocks while it asks the registry, so it is for threads that read messages."""
+    """The decoder of keys and values. It blocks while it requests a schema, so it is for threads that read messages."""
 
     def __init__(
         self, registry: RegistryClient | None, serdes: OwnSerdes | None = None, glue: GlueSchemas | None = None

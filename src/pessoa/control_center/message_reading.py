@@ -78,7 +78,8 @@ class Message(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class MessageQuery:
-    """What to read: `start` is newest, earliest, offset, time or live; `amount` is the offset or the time (ms)."""
+    """The messages to read: `start` is newest, earliest, offset, time or live; `amount` is the offset or the time
+    (ms)."""
 
     topic: str
     start: str = "newest"
@@ -140,7 +141,8 @@ def plan_ranges(query: MessageQuery, ends: Mapping[int, Ends], at_time: Mapping[
 
 
 class Scan:
-    """One reading of a topic. `async for batch in scan.batches()`; leaving the loop early needs `stop()`."""
+    """A scan of a topic's messages in a thread. `async for batch in scan.batches()`; leaving the loop early needs
+    `stop()`."""
 
     def __init__(
         self, query: MessageQuery, ranges: Mapping[int, Range], open_consumer: Callable[[], Consumer], decoder: Decoder
@@ -313,8 +315,9 @@ def search_words(text: str) -> tuple[bytes, ...]:
 
 
 def may_show(data: bytes, words: tuple[bytes, ...]) -> bool:
-    """False if these bytes, decoded and shown as text, cannot have all the words: text and JSON without escapes and
-    without exponents show what they have. Other formats are not known before they are decoded."""
+    """Return False if these bytes, decoded and shown as text, cannot contain all the words. Text and JSON without
+    escapes and exponents are shown as they are; other formats are not known before they are decoded, so the result
+    is True."""
     if data[0] < 9 or data[0] > 127 or b"\\" in data:
         return True
     lowered = data.lower()
@@ -344,8 +347,9 @@ def to_message(record: KafkaMessage, query: MessageQuery, decoder: Decoder) -> M
 
 
 def _read_part(data: bytes | None, wanted: str, query: MessageQuery, part: str, decoder: Decoder) -> Decoded:
-    """The key or the value as the reader sees it. Masks name the fields of the format that the bytes have; in another
-    one the same bytes may have other names, so all of it is hidden. What is wrong with hidden bytes may quote them."""
+    """Return the decoded key or value with the reader's masks applied. Masks name the fields of the format that the
+    bytes have; decoded in another format the same bytes may have other field names, so all of the value is hidden
+    then. The error of a masked value is dropped, since it may quote the bytes."""
     found = decoder.decode(data, wanted, query.topic, part)
     if not any(path[0] in (part, ANYWHERE) for path in query.hidden):
         return found
@@ -356,7 +360,7 @@ def _read_part(data: bytes | None, wanted: str, query: MessageQuery, part: str, 
 
 
 def _has_raw_text(record: KafkaMessage, text: str) -> bool:
-    """Whether the bytes have the text as it was typed, but for the case of ASCII letters."""
+    """Whether the bytes contain the text as it was typed, ignoring the case of ASCII letters."""
     wanted = text.lower().encode()
     return any(data is not None and wanted in data.lower() for data in (record.value(), record.key()))
 

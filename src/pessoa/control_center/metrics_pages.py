@@ -33,7 +33,7 @@ class RequestRow(NamedTuple):
 
 class MetricsPages:
     def __init__(self, urls: Sequence[str], find_port: Callable[[int], Awaitable[int | None]]) -> None:
-        """`find_port` says where a broker serves its page."""
+        """`find_port` returns the port of a broker's metrics page."""
         self._urls: dict[int, str | None] = dict(_parsed(urls))
         self._given = [one for one in self._urls.values() if one]
         self._find_port = find_port
@@ -46,7 +46,7 @@ class MetricsPages:
         return f"<MetricsPages of {len(self._pages)} brokers>"
 
     async def traffic(self, nodes: Iterable[Node]) -> dict[int, tuple[float, float]]:
-        """Bytes in and out per second of each broker that has a page."""
+        """Return the bytes in and out per second of each broker that has a metrics page."""
         found = {}
         for node in nodes:
             page = await self.page(node)
@@ -61,7 +61,7 @@ class MetricsPages:
         return found
 
     async def page(self, node: Node) -> str | None:
-        """The text of a broker's page, None where there is none."""
+        """Return the text of a broker's metrics page; None if it has none or does not answer."""
         at_s, page = self._pages.get(node.node_id, (float("-inf"), None))
         if time.monotonic() - at_s < (PAGE_S if page is not None else 15.0):
             return page

@@ -66,7 +66,8 @@ class OidcLogin:
         return f"{self._provider.authorization_url}{joint}{urlencode(query)}", state
 
     async def finish(self, code: str, state: str, cookie: str, callback: str) -> tuple[str, str]:
-        """Return the id token, and the page that the user wanted. 400 for a login that this browser did not begin."""
+        """Return the id token, and the page that the user wanted. Raises the problem 400 for a login that this
+        browser did not begin."""
         begun = self._begun.pop(state, None)
         if begun is None or begun.until_s < time.monotonic() or not hmac.compare_digest(state, cookie):
             raise HttpProblem(400, "This login was not begun here, or too long ago; please begin again.")

@@ -61,13 +61,14 @@ class Serde(Protocol):
 
 @runtime_checkable
 class WritingSerde(Serde, Protocol):
-    """A serde that also makes bytes, of what is typed on the page: JSON where it parses as such, else a text."""
+    """A serde that also encodes the text that is typed on the page: the JSON value if it parses as JSON, else the
+    string."""
 
     def encode(self, value: JsonValue) -> bytes: ...
 
 
 class SerdeFailed(ValueError):
-    """The serde did not take this value; the sentence names the serde."""
+    """A serde could not decode or encode the value; the sentence names the serde."""
 
 
 class OwnSerdes:
@@ -87,7 +88,8 @@ class OwnSerdes:
         return tuple(name for name, one in self._serdes.items() if isinstance(one, WritingSerde))
 
     def reading(self, topic: str, part: str) -> str | None:
-        """The name of the first serde that reads this part of the topic. Raises `SerdeFailed`."""
+        """Return the name of the first serde that reads this part of the topic; None if there is none. Raises
+        `SerdeFailed`."""
         for name, one in self._serdes.items():
             try:
                 if one.can_read(topic, part):
@@ -97,7 +99,8 @@ class OwnSerdes:
         return None
 
     def decode(self, name: str, data: bytes) -> JsonValue:
-        """Raises `SerdeFailed` for whatever the serde raises, and for a result that JSON cannot hold."""
+        """Return the value that the serde decodes. Raises `SerdeFailed` for any error of the serde, and for a result
+        that JSON cannot hold."""
         try:
             # What JSON has no word for, such as a datetime, becomes a text.
             return cast("JsonValue", msgspec.to_builtins(self._serdes[name].decode(data), str_keys=True))
@@ -105,7 +108,7 @@ class OwnSerdes:
             raise SerdeFailed(_sentence(name, failure)) from failure
 
     def encode(self, name: str, text: str) -> bytes:
-        """The bytes of what was typed. Raises `SerdeFailed`."""
+        """Return the bytes of the typed text. Raises `SerdeFailed`."""
         serde = self._serdes.get(name)
         if not isinstance(serde, WritingSerde):
             raise SerdeFailed(f"There is no serde {name} that encodes: there are {', '.join(self.writing_names())}.")
@@ -120,7 +123,7 @@ class OwnSerdes:
 
 
 def load_serdes(places: Iterable[str], taken: Collection[str], further: Iterable[Serde] = ()) -> OwnSerdes:
-    """Run the files (`…/name.py`) and modules, and collect their `SERDES`, then `further` ones; `taken` are the names
+    """Run the files (`…/name.py`) and modules, and return their `SERDES`, then `further` ones; `taken` are the names
     of built-in formats. Raises a `ConfigProblem`."""
     found: dict[str, Serde] = {}
     for place in places:

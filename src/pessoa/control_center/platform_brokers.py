@@ -25,7 +25,7 @@ class _Run(msgspec.Struct):
 
 
 def broker_processes(home: str | None) -> dict[int, int]:
-    """Process ids by broker id; none where there is no such platform."""
+    """Return the process ids by broker id; empty if no platform runs in this home."""
     if home is None:
         return {}
     try:
@@ -41,7 +41,7 @@ def broker_processes(home: str | None) -> dict[int, int]:
 
 
 def kill_broker(home: str | None, broker: int) -> None:
-    """Send SIGKILL to the broker. 409 if it is no process of this platform."""
+    """Send SIGKILL to the broker. Raises the problem 409 if it is not a process of this platform."""
     pid = broker_processes(home).get(broker)
     if pid is None:
         raise HttpProblem(409, f"Broker {broker} is no process of a `pessoa up` on this machine.")

@@ -32,7 +32,8 @@ class ProxyLogin:
         return f"<ProxyLogin by {self._header.decode()}>"
 
     def named(self, scope: Scope) -> str | None:
-        """The user whom a believed proxy names."""
+        """Return the user in the header of a trusted proxy; None if the request comes from elsewhere or has no such
+        header."""
         client = scope.get("client")
         if client is None or ip_address(client[0]) not in self._addresses:
             return None
@@ -41,7 +42,8 @@ class ProxyLogin:
         return names[0] if len(names) == 1 and 0 < len(names[0]) <= _LONGEST else None
 
     def with_session(self, scope: Scope) -> Scope:
-        """The request with the session of the user that the proxy names, and with no other; as it is without one."""
+        """Return the request with the session of the user that the proxy names as its only one; unchanged if no
+        proxy names a user."""
         name = self.named(scope)
         if name is None:
             return scope

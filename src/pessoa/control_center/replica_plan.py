@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 
 class BadReplication(ValueError):
-    """The number cannot be; the sentence says why."""
+    """The replication factor is not possible; the sentence says why."""
 
 
 def plan_replicas(current: Mapping[int, Sequence[int]], brokers: Sequence[int], factor: int) -> dict[int, list[int]]:
-    """The replicas of each partition that changes. Raises `BadReplication`."""
+    """Return the new replicas of each partition that changes. Raises `BadReplication`."""
     if factor < 1:
         raise BadReplication("A partition has one replica at least.")
     if factor > len(brokers):

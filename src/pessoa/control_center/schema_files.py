@@ -26,7 +26,7 @@ KEY = "pessoa.control.center.schema.files"
 
 
 class SchemaFileSerde:
-    """One schema, and where it holds."""
+    """A serde for one schema of a file, with the topics whose keys or values it is for."""
 
     def __init__(self, name: str, decode: Callable[[bytes], JsonValue], encode: Callable[[JsonValue], bytes]) -> None:
         self.name = name
@@ -49,7 +49,7 @@ class SchemaFileSerde:
 
 
 def schema_file_serdes(text: str) -> list[Serde]:
-    """The serdes of the setting, in its order. Raises a `ConfigProblem`."""
+    """Return the serdes of the setting, in its order. Raises a `ConfigProblem`."""
     found: dict[tuple[str, str], SchemaFileSerde] = {}
     for entry in filter(None, (one.strip() for one in text.split(";"))):
         topics, colon, rest = entry.partition(": ")

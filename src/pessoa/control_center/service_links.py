@@ -35,7 +35,7 @@ _MAX_BYTES = 32 << 20
 
 
 class Service:
-    """One service, and whether it answers. `probe` is the path that says so."""
+    """A service with its URL; its `probe` path answers if the service is up."""
 
     def __init__(
         self, name: str, url: str, probe: str, *, trust: ssl.SSLContext | bool = True,
@@ -101,12 +101,13 @@ class Service:
 
 
 class ServiceLink(Service):
-    """A service that is asked by method and path."""
+    """A service that is requested by method and path."""
 
     async def ask(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
     ) -> JsonValue:
-        """The decoded answer. Raises an `HttpProblem`: 503 where the service is away, or its own refusal."""
+        """Return the decoded response. Raises an `HttpProblem`: 503 if the service does not answer, or its own
+        error."""
         self._demand_url()
         try:
             answer = await self._client().request(
@@ -127,7 +128,7 @@ class ServiceLink(Service):
         return found
 
     async def stream_lines(self, path: str, body: object) -> AsyncIterator[str]:
-        """The lines of a streamed answer, as they come."""
+        """Yield the lines of a streamed response as they arrive."""
         self._demand_url()
         try:
             async with self._client().stream(
@@ -145,7 +146,7 @@ class ServiceLink(Service):
 
 
 class RegistryLink(Service):
-    """The schema registry, which is asked the questions of `client/registry_client.py`."""
+    """The schema registry; its requests are those of `client/registry_client.py`."""
 
     def __init__(
         self, url: str, settings: Mapping[str, str], *, trust: ssl.SSLContext | bool = True,
@@ -160,7 +161,8 @@ class RegistryLink(Service):
         self._registry = AsyncRegistryClient({**timeouts, **settings, "schema.registry.url": url})
 
     async def ask(self, question: Question[T]) -> T:
-        """What the registry says. Raises an `HttpProblem`: 503 where it is away, or its own refusal."""
+        """Return the registry's response. Raises an `HttpProblem`: 503 if the registry does not answer, or its own
+        error."""
         self._demand_url()
         try:
             return await self._registry.ask(question)
@@ -182,7 +184,7 @@ def _login_of(userinfo: str) -> tuple[str, str]:
 
 
 def _told(refusal: httpx.Response) -> tuple[str, int]:
-    """Message and code of a service's refusal, empty and 0 where it has none."""
+    """Return the message and code of a service's error response, "" and 0 if it has none."""
     try:
         body = msgspec.json.decode(refusal.content)
     except msgspec.DecodeError:
@@ -194,7 +196,7 @@ def _told(refusal: httpx.Response) -> tuple[str, int]:
 
 
 def segment(text: str) -> str:
-    """A name as one segment of a path."""
+    """Return a name quoted as one segment of a path."""
     return quote(text, safe="")
 
 

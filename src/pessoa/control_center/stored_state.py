@@ -63,7 +63,7 @@ class StateFile:
         return f"<StateFile {self._path}>"
 
     def change(self, **changed: object) -> None:
-        """Replace these members and write the file. 507 where a list has become too long."""
+        """Replace these members and write the file. Raises the problem 507 if a list has become too long."""
         new = msgspec.structs.replace(self.stored, **changed)
         if len(new.filters) > MAX_ITEMS or len(new.rules) > MAX_ITEMS or len(new.masks) > MAX_TEXT * 4:
             raise HttpProblem(507, f"More than {MAX_ITEMS} of these are not kept; delete some first.")

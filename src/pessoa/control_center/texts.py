@@ -25,12 +25,12 @@ class Text:
         return sentence.format(**facts) if facts else sentence
 
     def count(self, noun: str, number: int) -> str:
-        """`1 broker`, `3 brokers`."""
+        """Return the number with its noun: `1 broker`, `3 brokers`."""
         return f"{number:,} {self(noun if number == 1 else noun + 's')}"
 
 
 def chosen_language(cookie: str | None, accept: str | None) -> str:
-    """The language of the cookie, or the first of the browser's that there is."""
+    """Return the language of the cookie, or the first of the browser's languages that is supported; else English."""
     if cookie in LANGUAGES:
         assert cookie is not None
         return cookie

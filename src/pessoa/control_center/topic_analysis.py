@@ -31,7 +31,7 @@ MAX_HOURS = 24 * 31
 
 
 class SizeFigures:
-    """Sizes of keys or of values, in bytes."""
+    """The count, total, bounds and distribution of the sizes of keys or of values, in bytes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -57,7 +57,8 @@ class SizeFigures:
 
 
 class DistinctEstimate:
-    """HyperLogLog (Flajolet and others, 2007), with the correction for small numbers."""
+    """An estimate of the number of distinct values by HyperLogLog (Flajolet and others, 2007), with the correction
+    for small numbers."""
 
     def __init__(self) -> None:
         self._registers = bytearray(_REGISTERS)
@@ -153,7 +154,8 @@ def _sizes(found: SizeFigures) -> list[float]:
 
 
 class AnalysisScan(Scan):
-    """Reads a topic whole. `figures` are written by its thread and may be read at any time."""
+    """A scan that computes the figures of a whole topic. `figures` are written by its thread and may be read at any
+    time."""
 
     def __init__(
         self, query: MessageQuery, ranges: Mapping[int, Range], open_consumer: Callable[[], Consumer], decoder: Decoder

@@ -20,7 +20,7 @@ _FLUSH_S = 30.0
 
 
 class CopyScan(Scan):
-    """Reads a topic whole and produces what it reads."""
+    """A scan that produces every message of a whole topic to another topic."""
 
     def __init__(
         self, query: MessageQuery, ranges: Mapping[int, Range], open_consumer: Callable[[], Consumer], decoder: Decoder,

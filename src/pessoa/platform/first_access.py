@@ -70,7 +70,7 @@ SERVICE_ACCESS: Mapping[str, Mapping[Pattern, tuple[Operation, ...]]] = {
 
 
 def grant_first_access(secured: Secured) -> list[str]:
-    """Give credentials to the users that lack them; returns their names. A `KafkaFailure` says what is wrong."""
+    """Give credentials to the users that lack them, and return the names of these users. Raises `KafkaFailure`."""
     from pessoa.base.properties import read_properties
     from pessoa.client.cluster_client import Cluster
 

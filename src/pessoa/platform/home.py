@@ -47,7 +47,8 @@ def log_path(home: Path, service: str) -> Path:
 def prepare(
     home: Path, brokers: int | None, default_brokers: int, least_free_bytes: int = LEAST_FREE_BYTES
 ) -> Platform:
-    """Make the home, or look whether the one that is there fits; what cannot be used is a `HomeProblem`."""
+    """Return the platform of the home, which is created if it is missing. Raises `HomeProblem` if it cannot be used,
+    or has another number of brokers."""
     try:
         (home / "logs").mkdir(parents=True, exist_ok=True)
         free_bytes = shutil.disk_usage(home).free

@@ -36,7 +36,8 @@ class PortTaken(Exception):
 
 
 class Reservation:
-    """`with Reservation.of(services): …` Within the block no connection can get one of their ports."""
+    """Bound sockets on the ports of services: `with Reservation.of(services): …`. Within the block the kernel gives
+    none of these ports to an outgoing connection."""
 
     def __init__(self) -> None:
         self._held = ExitStack()
@@ -47,7 +48,8 @@ class Reservation:
 
     @classmethod
     def of(cls, services: Iterable[Service], wait_s: float = WAIT_FOR_CONNECTIONS_S) -> Self:
-        """All ports of all services, or `PortTaken` and none of them."""
+        """Return a reservation of all ports of all services. Raises `PortTaken` if a port is in use; none is
+        reserved then."""
         reservation = cls()
         deadline_s = time.monotonic() + wait_s
         try:

@@ -19,7 +19,7 @@ def make_private_directory(path: Path) -> None:
 
 
 def write_private(path: Path, text: str, mode: int = PRIVATE_FILE) -> None:
-    """Replace a file whole."""
+    """Write the text to a new file and move it to `path`, so that the file there is replaced as a whole."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)

@@ -41,7 +41,7 @@ DEFAULT_BROKERS = 3
 
 
 class CannotPlan(Exception):
-    """What was asked for cannot be run; the sentence says why."""
+    """The services, brokers or ports that the user wants cannot be run; the sentence says why."""
 
 
 class Addresses(NamedTuple):
@@ -113,7 +113,7 @@ OFFERINGS = (
 
 
 def installed() -> list[str]:
-    """The services of this installation, in the order in which they start."""
+    """Return the names of the services that this installation can run, in the order in which they start."""
     from pessoa.cli.main import SUBCOMMANDS
 
     return [
@@ -122,7 +122,7 @@ def installed() -> list[str]:
 
 
 def left_out() -> list[str]:
-    """A sentence for each service that would be there with another extra of the package."""
+    """Return a sentence for each service that needs an extra of the package which is not installed."""
     from pessoa.cli.main import SUBCOMMANDS
 
     return [
@@ -137,7 +137,8 @@ def _has_what_it_needs(offering: Offering) -> bool:
 
 
 def choose(wanted: Iterable[str] | None) -> list[str]:
-    """The wanted services in the order in which they start; all that there are for None."""
+    """Return the wanted services in the order in which they start; all installed ones for None. Raises `CannotPlan`
+    for a service that this installation does not have."""
     there = installed()
     if wanted is None:
         return there

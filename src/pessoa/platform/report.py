@@ -72,7 +72,7 @@ def drawn_table(rows: Sequence[Sequence[str]], width: int, headings: Sequence[st
 
 
 def _fitting(rows: Sequence[Sequence[str]], headings: Sequence[str], width: int) -> int:
-    """How many columns fit, each in one line; never fewer than the first two."""
+    """Return how many columns fit into the width, each in one line; never fewer than the first two."""
     widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
     count = len(headings)
     while count > 2 and _EDGES + sum(widths[:count]) + _GAP * (count - 1) > width:
@@ -108,7 +108,7 @@ class PlainView:
 
 
 class LiveView:
-    """The table stands at the foot of the terminal while things start or stop, and is gone when nothing moves."""
+    """A table at the foot of the terminal while services start or stop; it is removed when all have settled."""
 
     def __init__(self) -> None:
         self._live: Live | None = None

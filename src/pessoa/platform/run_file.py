@@ -56,7 +56,7 @@ class AlreadyRunning(Exception):
 
 
 class RunLock:
-    """`with RunLock(home):` this process is the supervisor of the home."""
+    """The exclusive lock of a home: within `with RunLock(home):` this process is its supervisor."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -122,7 +122,8 @@ def write_run(home: Path, run: Run) -> None:
 
 
 def stop_orphans(home: Path) -> list[str]:
-    """Stop what a killed supervisor has left; call it with the lock held. Gives the names of what was stopped."""
+    """Stop the services that a killed supervisor has left running, and return their names. Call it with the lock
+    held."""
     stale = read_run(home)
     if stale is None:
         return []
@@ -141,7 +142,7 @@ def stop_orphans(home: Path) -> list[str]:
 
 
 def is_ours(pid: int) -> bool:
-    """A live process with this number that was started as `python -m pessoa …`."""
+    """Whether a process with this pid runs and was started as `python -m pessoa …`."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except FileNotFoundError:

@@ -90,7 +90,7 @@ class SecuredFiles(NamedTuple):
 
 
 class Secured(NamedTuple):
-    """A home that was secured. `fresh` are the users whose passwords were made just now."""
+    """The files and users of a secured home. `fresh` are the users whose passwords were made just now."""
 
     files: SecuredFiles
     users: tuple[Login, ...]
@@ -112,7 +112,8 @@ def new_password() -> str:
 def secure_home(
     home: Path, brokers: int, services: Sequence[str], servers: str, now: datetime, registry: str = REGISTRY
 ) -> Secured:
-    """Make or complete the files of a secured cluster; a `HomeProblem` says what cannot be used."""
+    """Write the missing files of a secured cluster and return its users. Raises `HomeProblem` for files that cannot
+    be used."""
     files = secured_files(home)
     try:
         for folder in (files.folder, files.clients, files.folder / "services"):
@@ -161,7 +162,7 @@ def _authority(files: SecuredFiles, now: datetime) -> Authority:
 
 
 def _login(files: SecuredFiles, name: str, mechanism: str) -> Login:
-    """Return the login that is on disk, or a new one."""
+    """Return the login from its client's properties file, or a new one with a new password."""
     path = files.client(name)
     present = read_login(_properties(path)) if path.exists() else None
     if present is None or (present.name, present.mechanism) != (name, mechanism):
@@ -178,7 +179,7 @@ def _properties(path: Path) -> dict[str, str]:
 
 
 def write_client(folder: Path, login: Login, settings: Mapping[str, str]) -> tuple[Path, Path]:
-    """Write both forms of a client's settings into a directory of its own; returns their paths."""
+    """Write a client's settings for Java and for librdkafka into a directory of its own; return both paths."""
     own = folder / login.name
     make_private_directory(own)
     java, native = own / "client.properties", own / "librdkafka.properties"

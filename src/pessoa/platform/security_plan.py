@@ -67,11 +67,11 @@ SERVICE_PREFIXES = {
 
 
 class BadName(ValueError):
-    """A name that no user can have here; the sentence says which can."""
+    """A name that cannot be a user's; the sentence says which names can."""
 
 
 class Login(NamedTuple):
-    """`repr` shows no password."""
+    """A user's name and password for SASL; `repr` does not show the password."""
 
     name: str
     password: str
@@ -86,7 +86,7 @@ def node_name(node_id: int) -> str:
 
 
 def check_user_name(name: str) -> None:
-    """Raise a `BadName` for a name that is not a user's."""
+    """Raise `BadName` for a name that a user cannot have: that of a node, or one with other characters."""
     if _NODE.fullmatch(name):
         raise BadName(f"{name} is the name of a node, which may do everything; choose another one.")
     if not _NAME.fullmatch(name):
@@ -96,13 +96,13 @@ def check_user_name(name: str) -> None:
 
 
 def jaas_of(login: Login, others: Sequence[Login] = ()) -> str:
-    """The `sasl.jaas.config` that presents a login, and with PLAIN takes those of others."""
+    """Return the `sasl.jaas.config` of a login; a broker with PLAIN accepts the logins `others` too."""
     users = {f"user_{other.name}": other.password for other in others}
     return jaas_text(login.mechanism, {"username": login.name, "password": login.password, **users})
 
 
 def read_login(settings: Mapping[str, str]) -> Login | None:
-    """The login in the settings of a client, None without a whole one."""
+    """Return the login in the settings of a client; None if the user name or the password is missing."""
     mechanism = settings.get("sasl.mechanism", "")
     try:
         found = parse_jaas(settings.get(_JAAS, ""), mechanism)
@@ -125,7 +125,7 @@ def client_settings(login: Login, servers: str, authority: Path, registry: str =
 
 
 def login_at_registry(login: Login, url: str, authority: Path) -> dict[str, str]:
-    """How a login reaches the schema registry, as serialisers are told."""
+    """Return the `schema.registry.…` settings with which a serialiser connects and logs in to the schema registry."""
     return {
         _REGISTRY: url,
         "schema.registry.ssl.truststore.type": "PEM",
@@ -142,20 +142,22 @@ def _registry_login(login: Login) -> dict[str, str]:
 
 
 def with_login(settings: Mapping[str, str], login: Login) -> dict[str, str]:
-    """The settings of a client for another login: where the cluster is and what proves it, nothing else."""
+    """Return the settings of a client for another login. Of the given ones it keeps the addresses of brokers and
+    registry and the trust store, nothing else."""
     shared = {key: settings[key] for key in _SHARED_BY_CLIENTS if key in settings}
     registry = _registry_login(login) if _REGISTRY in shared else {}
     return {**shared, "sasl.mechanism": login.mechanism, _JAAS: jaas_of(login), **registry}
 
 
 def netrc_text(login: Login, machines: Iterable[str]) -> str:
-    """The login for curl (`--netrc-file`), which then has no password on its command line."""
+    """Return a netrc file with the login for curl (`--netrc-file`), which then has no password on its command line."""
     password = login.password.replace("\\", "\\\\").replace('"', '\\"')
     return "".join(f'machine {one} login {login.name} password "{password}"\n' for one in machines)
 
 
 def librdkafka_settings(settings: Mapping[str, str], login: Login) -> dict[str, str]:
-    """The same in librdkafka's words, for confluent-kafka, kcat and the like. A trust store is one of PEM."""
+    """Return a client's settings under librdkafka's keys, for confluent-kafka, kcat and the like. The trust store
+    must be a PEM file."""
     renamed = {"ssl.truststore.location": "ssl.ca.location"}
     kept = ("bootstrap.servers", "security.protocol", "sasl.mechanism", "ssl.truststore.location")
     found = {renamed.get(key, key): settings[key] for key in kept if key in settings}
@@ -163,7 +165,7 @@ def librdkafka_settings(settings: Mapping[str, str], login: Login) -> dict[str, 
 
 
 def service_settings(service: str, client: Mapping[str, str], key_store: Path, authority: Path) -> dict[str, str]:
-    """The settings of a service: how it reaches brokers and registry as itself, and whom it lets in."""
+    """Return the settings of a service: how it logs in to brokers and registry, and which users it lets in."""
     prefix = SERVICE_PREFIXES.get(service, "")
     own = {prefix + key: value for key, value in security_settings(client).items()}
     registry = serialiser_settings(client)
@@ -208,7 +210,7 @@ def service_settings(service: str, client: Mapping[str, str], key_store: Path, a
 
 
 def broker_settings(node: Login, nodes: Sequence[Login], key_store: Path, authority: Path) -> dict[str, str]:
-    """What a node needs besides the settings of every cluster."""
+    """Return the security settings of a node: key store, trust store, SASL mechanisms, authorizer and super users."""
     between_nodes = jaas_of(node, nodes)
     supers = ";".join(f"User:{name}" for name in (ADMIN, *(one.name for one in nodes)))
     client, tutorial, controller = (
@@ -233,7 +235,7 @@ def broker_settings(node: Login, nodes: Sequence[Login], key_store: Path, author
 
 
 def listener_settings(client_port: int, tutorial_port: int, controller_port: int, host: str) -> dict[str, str]:
-    """Where a node of a secured cluster listens, and with which protocols."""
+    """Return the listeners of a node of a secured cluster, with their ports and protocols."""
     names = (CLIENT_LISTENER, TUTORIAL_LISTENER, CONTROLLER_LISTENER)
     ports = zip(names, (client_port, tutorial_port, controller_port), strict=True)
     return {

@@ -36,7 +36,7 @@ async def accepts_connections(host: str, port: int) -> bool:
 
 
 def answers_as_broker(node_id: int) -> Probe:
-    """Whether the broker answers Metadata and lists itself: clients may be sent to it."""
+    """Return a probe: whether the broker answers Metadata and lists itself, so that clients may be sent to it."""
 
     async def probe(host: str, port: int) -> bool:
         # The wire is imported while the brokers are starting, not before.
@@ -58,7 +58,7 @@ def answers_as_broker(node_id: int) -> Probe:
 
 
 def answers_as_secured_broker(node_id: int, client: Path) -> Probe:
-    """As `answers_as_broker`, with the login and the trust of a client's properties file."""
+    """Return a probe as `answers_as_broker` does, with the login and trust store of a client's properties file."""
 
     def ask(host: str, port: int) -> bool:
         from pessoa.base.properties import read_properties
@@ -83,7 +83,7 @@ def answers_as_secured_broker(node_id: int, client: Path) -> Probe:
 
 
 def answers_health(authority: Path | None = None) -> Probe:
-    """Whether the service reports no problem at /health; over HTTPS if there is an authority to trust."""
+    """Return a probe: whether the service reports no problem at /health; over HTTPS if an authority is given."""
     context: ssl.SSLContext | None = None
 
     async def probe(host: str, port: int) -> bool:

@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 
 def stock(seed: int) -> list[Event]:
-    """The customers and products that exist before the first purchase."""
+    """Return an event for each customer and product that exists before the first purchase."""
     chance = Random(seed)
     customers = [
         Event("customers", str(number), {
@@ -66,7 +66,7 @@ def stock(seed: int) -> list[Event]:
 
 
 def trade(seed: int) -> Iterator[Event]:
-    """What happens in the shop, without end."""
+    """Yield page views, orders and payments of the shop, without end."""
     chance = Random(f"trade {seed}")
     order = 0
     while True:

@@ -69,11 +69,11 @@ class Patience:
 
 
 class StartFailure(Exception):
-    """The platform cannot start; the text is what the user is told."""
+    """The platform cannot start; the text is shown to the user."""
 
 
 def _tiers(children: Iterable[Child]) -> list[list[Child]]:
-    """Return the rows grouped by tier, in the order of the table."""
+    """Return the services grouped by tier, in the order in which they start."""
     return [list(tier) for _, tier in groupby(children, key=lambda child: child.service.tier or child)]
 
 
@@ -88,8 +88,8 @@ class Supervisor:
         hint: str = "",
         after_tier: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
-        """`after_tier` has what is to be done, in a thread, when a tier is ready and before the next one is started; it
-        raises a `StartFailure` if that cannot be done."""
+        """`after_tier` has functions by tier: each is called in a thread when its tier is ready and before the next
+        tier is started; it raises `StartFailure` if that must not happen."""
         self.home = home
         self.children = [Child(service, home) for service in services]
         self._tell = tell
@@ -234,7 +234,7 @@ class Supervisor:
             self._tell(f"{child.service.name} is back on {child.service.address} (pid {child.pid})")
 
     async def _unless_stopped(self, work: asyncio.Future[list[None]]) -> None:
-        """Wait for `work`, or for the request to stop; an error in `work` is raised here."""
+        """Wait for `work`, or until the supervisor is asked to stop; an error in `work` is raised here."""
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait((work, stopped), return_when=asyncio.FIRST_COMPLETED)

@@ -63,20 +63,20 @@ DELETE = 1
 
 
 class ConfigChange(NamedTuple):
-    """`value` None takes the key back to its default."""
+    """A new value for a config key; None resets the key to its default."""
 
     name: str
     value: str | None
 
 
 def open_admin(settings: ClientSettings) -> AdminClient:
-    """With a callback for tokens this waits for the first one, a second at a time."""
+    """Return an admin client. With a callback for tokens this waits for the first token, a second at a time."""
     # Its stubs know no callbacks.
     return AdminClient({"client.id": "rest-proxy", **settings}, logger=logger)  # type: ignore[dict-item]
 
 
 class Administrator:
-    """Must be made on the loop that uses it."""
+    """Kafka's admin requests as coroutines. It must be created on the event loop that uses it."""
 
     def __init__(self, admin: AdminClient, java_settings: Mapping[str, str], bootstrap_servers: str) -> None:
         self._admin = admin
@@ -104,7 +104,7 @@ class Administrator:
         return found
 
     async def cluster_id(self) -> str:
-        """Asked once: a cluster keeps its id."""
+        """Return the cluster's id; it is requested once, since a cluster keeps its id."""
         if self._cluster_id is None:
             await self.describe_cluster()
         assert self._cluster_id is not None
@@ -158,7 +158,7 @@ class Administrator:
         await _await_future(futures[topic])
 
     async def offsets(self, partitions: Iterable[tuple[str, int]], *, end: bool) -> dict[tuple[str, int], int]:
-        """The offset at one end of each partition; a partition without a leader is left out."""
+        """Return the start or end offset of each partition; a partition without a leader is left out."""
         at = OffsetSpec.latest() if end else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(*each): at for each in partitions}
         if not asked:
@@ -177,7 +177,7 @@ class Administrator:
     # Configuration.
 
     async def describe_configs(self, kind: int, names: Sequence[str]) -> list[DescribeConfigsResult]:
-        """The configuration of topics or brokers, with synonyms; the empty name is the default of all brokers."""
+        """Return the configs of topics or brokers, with synonyms; the empty name is the default of all brokers."""
         from pessoa.wire.api.describe_configs import (
             DescribeConfigsRequest,
             DescribeConfigsResource,
@@ -260,7 +260,8 @@ class Administrator:
         return sorted(listing.group_id for listing in found.valid)
 
     async def describe_groups(self, ids: Sequence[str]) -> list[ConsumerGroupDescription]:
-        """The groups that there are; one that is gone meanwhile is left out."""
+        """Return the descriptions of these groups. A group that was deleted meanwhile is left out; if it is the only
+        one, its error is raised."""
         if not ids:
             return []
         futures = _begun(self._admin.describe_consumer_groups, list(ids), request_timeout=REQUEST_TIMEOUT_S)
@@ -287,7 +288,7 @@ class Administrator:
             raise from_kafka(kafka_error(failure)) from None
 
     async def ask(self, question: Callable[[Cluster], T]) -> T:
-        """What our own client is told, in a worker thread and in turn."""
+        """Call `question` with our own client in a worker thread, one call at a time, and return its result."""
 
         def asked() -> T:
             from pessoa.client.cluster_client import Cluster
@@ -316,7 +317,7 @@ class Administrator:
 
 
 def _begun(call: Callable[..., T], *arguments: object, **options: object) -> T:
-    """Ask librdkafka, which refuses some questions without passing them on."""
+    """Call librdkafka and return its futures. Raises an HttpProblem for arguments that librdkafka refuses itself."""
     try:
         return call(*arguments, **options)
     except KafkaException as failure:
@@ -333,7 +334,7 @@ async def _await_future(future: Future[T]) -> T:
 
 
 async def _all(futures: Iterable[Future[T]]) -> list[T | KafkaException]:
-    """The outcomes in order, Kafka's refusals among them."""
+    """Return the outcomes in order; the errors of Kafka are among them, other errors are raised."""
     outcomes = await asyncio.gather(*(asyncio.wrap_future(each) for each in futures), return_exceptions=True)
     found: list[T | KafkaException] = []
     for outcome in outcomes:

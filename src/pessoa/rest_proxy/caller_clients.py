@@ -61,13 +61,13 @@ _EXPIRED = {"WWW-Authenticate": 'Bearer error="invalid_token", error_description
 
 
 def clients_of(request: Request) -> Clients:
-    """The clients that serve this request."""
+    """Return the clients that serve this request."""
     found: Clients = request.scope[CLIENTS_KEY]
     return found
 
 
 def life_ms(request: Request, now_ms: int) -> float:
-    """How long what is done for this request may go on: until the caller's token ends."""
+    """Return how long work for this request may go on: until the caller's token expires."""
     found = caller_of(request)
     if found is None or not isinstance(found.credentials, BearerCredentials):
         return math.inf
@@ -83,7 +83,7 @@ class StreamedResponse(Response):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who clients log in as: the settings of each kind of them. `repr` shows none."""
+    """The login of a set of clients: the settings of each kind of client. `repr` shows none of them."""
 
     # The principal that consumer instances belong to; empty for the proxy itself, whose instances any caller may use.
     owner: str
@@ -102,7 +102,8 @@ def own_identity(config: Config) -> Identity:
 
 
 def token_identity(config: Config, caller: HttpCaller, given: BearerCredentials, of_consumers: CallerToken) -> Identity:
-    """The caller, with the token that it has sent; `of_consumers` is the one of all consumers of the principal."""
+    """Return the identity of a caller with its token; `of_consumers` is the token that all consumers of the
+    principal share."""
     own = CallerToken(given)
     return Identity(
         caller.principal,
@@ -116,7 +117,7 @@ def token_identity(config: Config, caller: HttpCaller, given: BearerCredentials,
 
 
 def password_identity(config: Config, caller: HttpCaller, given: PasswordCredentials) -> Identity:
-    """The caller, with the password that it has sent."""
+    """Return the identity of a caller with its password."""
     login = {"sasl.username": given.username, "sasl.password": given.password}
     return Identity(
         caller.principal,
@@ -155,8 +156,8 @@ class Clients:
         return Administrator(admin, self.identity.java_admin, self._config.bootstrap_servers)
 
     async def start(self) -> None:
-        """Try the caller's token, and make the clients that log in with it. In worker threads: each client waits for
-        its token when it is made."""
+        """Try the caller's token, and create the clients that log in with it. They are created in worker threads:
+        each waits for its token."""
         if self.identity.token is None:
             return
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
@@ -179,7 +180,7 @@ class Clients:
         self.admin = self._administrator(admin)
 
     async def close(self) -> None:
-        """Give records under way a last chance; bounded by `producing.CLOSE_TIMEOUT_S`."""
+        """Flush the records in flight and close the clients; bounded by `producing.CLOSE_TIMEOUT_S`."""
         if self._opening is not None:
             await asyncio.wait([self._opening])
         made = vars(self)
@@ -222,7 +223,7 @@ class CallerClients:
         return len(self._entries)
 
     def take(self, caller: HttpCaller) -> Clients:
-        """The clients of a caller, which must be given back (`release`)."""
+        """Return the clients of a caller, which must be given back (`release`)."""
         key = _key(caller)
         self._check_life(caller)
         entry = self._entries.get(key)
@@ -300,7 +301,7 @@ def _try_login(servers: str, java_settings: Mapping[str, str]) -> None:
 
 
 def _key(caller: HttpCaller) -> tuple[str, bytes]:
-    """A principal with its password or token, which need not stand here in clear."""
+    """Return the principal with a digest of its password or token, so that neither is kept in clear."""
     given = caller.credentials
     secret = given.password if isinstance(given, PasswordCredentials) else given.token
     return caller.principal, hmac.digest(_KEY, secret.encode(), "sha256")

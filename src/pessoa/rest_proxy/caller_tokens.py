@@ -25,8 +25,8 @@ _NONE = BearerCredentials("", 0)
 
 
 class CallerToken:
-    """Called by librdkafka in threads of its own; `renew` is called on the event loop. One assignment replaces both
-    the token and its end."""
+    """The newest token of a caller, as librdkafka's `oauth_cb`. librdkafka calls it in threads of its own; `renew`
+    is called on the event loop. One assignment replaces both the token and its expiry."""
 
     __slots__ = ("__weakref__", "_given")
 
@@ -38,27 +38,28 @@ class CallerToken:
 
     @property
     def expires_at_ms(self) -> int:
-        """By the wall clock."""
+        """The token's expiry by the wall clock."""
         return self._given.expires_at_ms
 
     def renew(self, given: BearerCredentials) -> None:
-        """Log in with this token from the next login on, if it ends later than the one that is held."""
+        """Use this token from the next login on, if it expires later than the present one."""
         if given.expires_at_ms > self._given.expires_at_ms:
             self._given = given
 
     def __call__(self, _: str) -> tuple[str, float]:
-        """The token and when it ends, in seconds: what librdkafka's `oauth_cb` returns."""
+        """Return the token and its expiry in seconds, as librdkafka's `oauth_cb` has to."""
         given = self._given
         return given.token, given.expires_at_ms / 1000
 
 
 def with_token(settings: ClientSettings, token: CallerToken) -> ClientSettings:
-    """The settings of a client of librdkafka, with the login of a caller in place of their own."""
+    """Return the settings of a librdkafka client with a caller's token in place of their SASL login."""
     kept = {key: value for key, value in settings.items() if not key.startswith(_SASL)}
     return {**kept, "sasl.mechanisms": OAUTHBEARER, "oauth_cb": token}
 
 
 def java_with_token(settings: Mapping[str, str], given: BearerCredentials) -> dict[str, str]:
-    """The same for our own client, whose settings have Java's names."""
+    """Return the settings of our own client, which have Java's names, with a caller's token in place of their SASL
+    login."""
     kept = {key: value for key, value in settings.items() if not key.startswith(_SASL)}
     return {**kept, "sasl.mechanism": OAUTHBEARER, TOKEN: given.token}

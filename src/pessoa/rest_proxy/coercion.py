@@ -40,7 +40,7 @@ _ENCODE = msgspec.json.Encoder().encode
 
 
 def coerced(body: bytes, kind: type) -> bytes:
-    """The same JSON with scalars as the type needs them. The body must be JSON."""
+    """Return the same JSON with its scalars converted to what the type needs. The body must be JSON."""
     return _coerced(body, _shape(kind))
 
 
@@ -78,7 +78,8 @@ def _of_members(raw: bytes, shapes: Mapping[str, inspect.Type], others: inspect.
 
 
 def _of_union(raw: bytes, union: inspect.UnionType) -> bytes:
-    """What fits one of the members stays; anything else becomes what the first scalar member makes of it."""
+    """Return the value as it is if it fits a member of the union; else converted to the first scalar member that it
+    can be converted to."""
     shapes = [shape for shape in union.types if not isinstance(shape, inspect.NoneType)]
     if any(_fits(raw, shape) for shape in shapes if isinstance(shape, _SCALARS)):
         return raw

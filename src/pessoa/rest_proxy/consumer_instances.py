@@ -54,7 +54,7 @@ OFFSET_RESETS = {"earliest": "earliest", "latest": "latest", "none": "error"}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a caller asks for when creating an instance; None leaves it to the proxy's settings."""
+    """The settings in a request to create an instance; None means the proxy's setting."""
 
     group: str
     name: str
@@ -119,7 +119,7 @@ class Consumers:
 
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[Instance]:
-        """An instance, to this caller alone until the block ends."""
+        """Yield the instance; no other request uses it until the block ends."""
         entry = self.find(key)
         async with entry.turn:
             if entry.is_closed:
@@ -130,7 +130,7 @@ class Consumers:
                 entry.expires_ms = self._deadline_ms()
 
     async def call(self, key: Key, work: Callable[[Instance], T]) -> T:
-        """What `work` finds, in a worker thread, when it is this call's turn."""
+        """Return the result of `work`, called in a worker thread when no other request uses the instance."""
         async with self.turn(key) as instance:
             return await self.in_thread(lambda: work(instance))
 
@@ -192,8 +192,8 @@ class Consumers:
         return self._clock.monotonic_ms() + self._config.consumer_instance_timeout_ms
 
     async def in_thread(self, work: Callable[[], T]) -> T:
-        """What blocks is done in one of the `consumer.threads`. Returns not before the thread does, cancelled or not:
-        a turn that ended earlier would let a second thread into the same consumer."""
+        """Return the result of `work`, a blocking call, from one of the `consumer.threads`. Returns only after the
+        thread does, cancelled or not: otherwise a second thread could use the same consumer."""
         working = asyncio.get_running_loop().run_in_executor(self._threads, work)
         cancelled: asyncio.CancelledError | None = None
         while not working.done():
@@ -214,7 +214,7 @@ async def _close(entry: Entry) -> None:
 
 
 async def _wait_for(closing: Collection[asyncio.Task[None]]) -> None:
-    """Return when all of these are done, or after `CLOSE_TIMEOUT_S`."""
+    """Return when all tasks are done, or after `CLOSE_TIMEOUT_S`."""
     if closing:
         _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT_S)
         if late:
@@ -227,7 +227,8 @@ async def _wait_for(closing: Collection[asyncio.Task[None]]) -> None:
 
 
 def _in_own_thread(work: Callable[[], None]) -> asyncio.Future[None]:
-    """Do this in a daemon thread: if it never returns, no worker is missing, and the process can end."""
+    """Run `work` in a daemon thread and return its future: if it never returns, no worker is lost, and the process
+    can end."""
     outcome: Future[None] = Future()
 
     # A future that runs cannot be cancelled, so that its outcome can be set even if its waiter is cancelled.

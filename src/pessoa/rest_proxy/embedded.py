@@ -25,13 +25,13 @@ _ANY = msgspec.json.Decoder()
 
 
 def is_null(value: msgspec.Raw) -> bool:
-    """Whether a raw value says null, or was not there at all."""
+    """Whether a raw value is null or missing."""
     view = memoryview(value)
     return view.nbytes in (0, 4) and bytes(view) in (b"", b"null")
 
 
 def to_bytes(kind: Format, value: msgspec.Raw) -> bytes | None:
-    """What is written for this value; 400 if it is not of the format."""
+    """Return the bytes to produce for this value. Raises the problem 400 if it is not of the format."""
     if is_null(value):
         return None
     if kind is Format.JSON:

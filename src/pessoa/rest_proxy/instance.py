@@ -58,7 +58,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how much a read may be. A negative `min_bytes` waits for the whole time, come what may."""
+    """The longest time and the sizes of a read. A negative `min_bytes` waits for the whole time, even if records
+    arrive."""
 
     timeout_ms: int
     max_bytes: int
@@ -87,7 +88,7 @@ class Instance:
         return f"<Instance {self.group}/{self.name} {self.format.value}, {len(self._ahead)} polled ahead>"
 
     def close(self) -> None:
-        """Leave the group; commits what was read if the instance commits by itself."""
+        """Leave the group; commit the offsets that were read if auto-commit is on."""
         try:
             self._give_up_partitions()
         finally:
@@ -96,7 +97,8 @@ class Instance:
     # Which partitions.
 
     def subscribe(self, topics: list[str], pattern: Pattern | None) -> None:
-        """A consumer keeps to one way of saying what it reads until it is unsubscribed."""
+        """Subscribe to topics or to a pattern. Raises `illegal_state` if the instance already uses another way
+        (topics, pattern, assignment) and was not unsubscribed."""
         is_by_name = bool(self._topics) and self._pattern is None
         if self._is_assigned_by_hand or (is_by_name if pattern is not None else self._pattern is not None):
             raise illegal_state("Subscription to topics, partitions and pattern are mutually exclusive")
@@ -111,20 +113,21 @@ class Instance:
         self._topics = topics
 
     def _find_topics(self, pattern: Pattern) -> list[str]:
-        """The topics whose whole name matches, as in Java."""
+        """Return the topics whose whole name matches, as in Java."""
         found = _call(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
         self._looked_s = time.monotonic()
         return sorted(name for name in found.topics if not is_internal(name) and pattern.matches_whole(name))
 
     def _follow_pattern(self) -> None:
-        """Subscribe to what matches by now, if the last look was long ago."""
+        """Subscribe to the topics that match the pattern now, if they were listed longer than `PATTERN_REFRESH_S`
+        ago."""
         if self._pattern is not None and time.monotonic() - self._looked_s > PATTERN_REFRESH_S:
             topics = self._find_topics(self._pattern)
             if topics != self._topics:
                 self._subscribe_to(topics)
 
     def unsubscribe(self) -> None:
-        """Ends a subscription, and an assignment by hand as well."""
+        """End the subscription, or the assignment by hand."""
         self._give_up_partitions()
         self._topics, self._pattern, self._is_assigned_by_hand = [], None, False
         self._ahead.clear()
@@ -156,7 +159,7 @@ class Instance:
     # Reading.
 
     def read(self, limits: Limits) -> list[Message]:
-        """Records up to the limits. They count as read only when `returned` has been told."""
+        """Return records up to the limits. They count as read only after a call of `returned`."""
         self._follow_pattern()
         deadline = time.monotonic() + limits.timeout_ms / 1000
         taken: list[Message] = []
@@ -197,11 +200,12 @@ class Instance:
             self.assign(self.assignment())
 
     def put_back(self, messages: Sequence[Message]) -> None:
-        """The caller could not be sent these."""
+        """Put records back to be read again: they could not be sent to the caller."""
         self._ahead.extendleft(reversed(messages))
 
     def returned(self, messages: Iterable[Message]) -> None:
-        """The caller is being sent these. Does not block, so within a turn it may be called on the event loop."""
+        """Advance the positions past these records, which are being sent to the caller. Does not block, so within a
+        turn it may be called on the event loop."""
         last: dict[Partition, int] = {}
         for message in messages:
             topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -214,7 +218,7 @@ class Instance:
     # Positions and offsets.
 
     def seek(self, places: Sequence[tuple[Partition, int]]) -> None:
-        """Read on from these offsets; the partitions must be assigned."""
+        """Set the positions to these offsets; the partitions must be assigned."""
         self._must_be_assigned([partition for partition, _ in places])
         for (topic, number), offset in places:
             deadline = time.monotonic() + REQUEST_TIMEOUT_S
@@ -231,7 +235,8 @@ class Instance:
             self._set_positions({(topic, number): offset})
 
     def seek_to_times(self, places: Sequence[tuple[Partition, int]]) -> None:
-        """Read on from the first record at or after these times, or from the end where there is none."""
+        """Set the positions to the first records at or after these times, or to the end of a partition without such
+        a record."""
         if not places:
             return
         self._must_be_assigned([partition for partition, _ in places])
@@ -249,7 +254,7 @@ class Instance:
         self.seek([(each, self._bounds(TopicPartition(*each))[1 if end else 0]) for each in partitions])
 
     def commit(self, offsets: Sequence[TopicPartition] | None, *, is_async: bool) -> None:
-        """Commit these, or without any what was read."""
+        """Commit these offsets; without any, the positions of the records that were read."""
         places = (
             [TopicPartition(topic, number, offset) for (topic, number), offset in self._positions.items()]
             if offsets is None
@@ -303,8 +308,8 @@ class Instance:
                     raise from_kafka(kafka_error(failure)) from None
 
     def _give_up_partitions(self) -> None:
-        """Unsubscribe, and serve each rebalance that librdkafka has queued. Records behind them are dropped: they have
-        not been read, so the next member of the group reads them."""
+        """Unsubscribe, and serve each rebalance that librdkafka has queued. Records queued behind a rebalance are
+        dropped: they have not been read, so the next member of the group reads them."""
         _call(self._consumer.unsubscribe)
         if self._is_assigned_by_hand:
             _call(self._consumer.unassign)
@@ -320,7 +325,7 @@ class Instance:
             self._positions.pop(partition, None)
 
     def _drop(self, is_dropped: Callable[[Partition], bool]) -> None:
-        """Forget what was polled ahead of these partitions."""
+        """Delete the records of these partitions that were polled and not read yet."""
         self._ahead = deque(each for each in self._ahead if not is_dropped((each.topic() or "", each.partition() or 0)))
 
 
@@ -329,7 +334,7 @@ def record_size(message: Message) -> int:
 
 
 def _call(call: Callable[..., _T], *arguments: object, **options: object) -> _T:
-    """Call librdkafka; its failures are the caller's to know."""
+    """Call librdkafka and return its result. Its errors are raised as the HttpProblem for the caller."""
     try:
         return call(*arguments, **options)
     except KafkaException as failure:

@@ -19,11 +19,11 @@ _OPENING = b"{["
 
 
 class NotAnObject(ValueError):
-    """Something stands where an object should begin; nothing after it can be made sense of."""
+    """The stream has something else where an object should begin; the rest of it cannot be read."""
 
 
 class TooLong(ValueError):
-    """One value goes on beyond the limit."""
+    """A value in the stream is longer than the limit."""
 
 
 class JsonCutter:
@@ -43,7 +43,8 @@ class JsonCutter:
         return self._depth == 0 and not self._held.strip(_SPACE)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The values that this chunk completes, in order; then what is wrong with the rest, if something is."""
+        """Yield the values that this chunk completes, in order. Raises NotAnObject or TooLong after them, if the
+        rest is invalid."""
         self._held += chunk
         while self._begin() and self._end():
             value = bytes(self._held[: self._position])
@@ -53,7 +54,7 @@ class JsonCutter:
             raise TooLong(f"a record is longer than {self._max_bytes} bytes")
 
     def _begin(self) -> bool:
-        """Whether a value has begun; skips what may stand before one."""
+        """Whether a value has begun; skips white space and the commas and brackets of an array before it."""
         if self._depth:
             return True
         skipped = len(self._held) - len(self._held.lstrip(_SPACE + (b",]" if self._in_array else b"")))
@@ -70,7 +71,7 @@ class JsonCutter:
         return True
 
     def _end(self) -> bool:
-        """Whether the value has ended; `_position` is then just behind it."""
+        """Whether the value has ended; `_position` is then just after it."""
         while True:
             pattern = _INSIDE_STRING if self._in_string else _OUTSIDE_STRING
             match = pattern.search(self._held, self._position)

@@ -32,7 +32,8 @@ UNKNOWN_ANSWERS = 5
 
 
 class KnownTopics:
-    """`list_topics` is that of a confluent-kafka producer: it blocks, and runs in a worker thread."""
+    """A cache of the partition counts of topics. `list_topics` is that of a confluent-kafka producer: it blocks, and
+    runs in a worker thread."""
 
     def __init__(self, list_topics: Callable[..., ClusterMetadata]) -> None:
         self._list_topics = list_topics
@@ -43,14 +44,16 @@ class KnownTopics:
         return f"<KnownTopics {len(self._partition_counts)} remembered>"
 
     def is_known(self, topic: str, partition: int) -> bool:
-        """Whether a record can be handed over at once; -1 stands for any partition."""
+        """Whether the partition is known to exist, so that a record can be produced at once; -1 stands for any
+        partition."""
         return partition < self._partition_counts.get(topic, -1)
 
     def forget(self, topic: str) -> None:
         self._partition_counts.pop(topic, None)
 
     async def check(self, topic: str, partition: int) -> None:
-        """Return if there is such a partition; 40401 or 40402 otherwise."""
+        """Return if the partition exists. Raises the problem 40401 for a missing topic, 40402 for a missing
+        partition."""
         if not self.is_known(topic, partition):
             task = self._looking.get(topic)
             if task is None:

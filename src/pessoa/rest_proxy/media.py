@@ -13,7 +13,7 @@ JSON = "application/json"
 
 
 class Format(Enum):
-    """How key and value of a record stand in a JSON body."""
+    """The form that a record's key and value have in a JSON body."""
 
     BINARY = "binary"
     JSON = "json"
@@ -50,5 +50,5 @@ PRODUCED_RECORDS = (
 
 
 def format_of(media_type: str) -> Format:
-    """The format of the records in a body of this type; the general type means binary."""
+    """Return the format of the records in a body of this media type; the general type means binary."""
     return FORMATS.get(media_type, Format.BINARY)

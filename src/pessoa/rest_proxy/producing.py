@@ -62,7 +62,7 @@ class Written(NamedTuple):
 
 
 class Delivery:
-    """The outcomes of one request's records, in their order: where a record was written, or why not."""
+    """The outcomes of one request's records, in their order: the partition and offset of a record, or its error."""
 
     __slots__ = ("_missing", "done", "outcomes")
 
@@ -92,7 +92,7 @@ class Delivery:
 
 
 class ProducerMetrics:
-    """What all producers of a proxy have written together."""
+    """The counters of written and failed records, shared by all producers of a proxy."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.written = Counter("rest_proxy_records_written", "Records that the cluster took.", registry=registry)
@@ -100,12 +100,12 @@ class ProducerMetrics:
 
 
 def open_producer(settings: ClientSettings) -> Producer:
-    """With a callback for tokens this waits for the first one, a second at a time."""
+    """Return a producer. With a callback for tokens this waits for the first token, a second at a time."""
     return Producer({**DEFAULTS, **settings}, logger=logger)
 
 
 class SharedProducer:
-    """Must be made on the loop that it is to report to."""
+    """A producer for many requests. It must be created on the event loop that the outcomes are set on."""
 
     def __init__(self, producer: Producer, metrics: ProducerMetrics) -> None:
         self._producer = producer
@@ -121,7 +121,7 @@ class SharedProducer:
         return f"<SharedProducer {len(self._producer)} records under way>"
 
     def send(self, topic: str, records: Sequence[Outgoing]) -> asyncio.Future[list[Written | KafkaError]]:
-        """Hand the records over; what comes of them is known when the future is."""
+        """Produce the records; the future that is returned has an outcome for each when all are delivered or failed."""
         done: asyncio.Future[list[Written | KafkaError]] = self._loop.create_future()
         done.add_done_callback(self._count)
         delivery = Delivery(len(records), done)
@@ -162,7 +162,7 @@ class SharedProducer:
         self._timer = self._loop.call_later(self._interval_s, self._poll)
 
     async def close(self) -> None:
-        """Give what is under way a last chance, then stop."""
+        """Flush the records in flight for `CLOSE_TIMEOUT_S`, then fail the rest."""
         self._timer.cancel()
         await self._loop.run_in_executor(None, self._producer.flush, CLOSE_TIMEOUT_S)
         self._producer.purge()

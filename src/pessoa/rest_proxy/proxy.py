@@ -72,7 +72,8 @@ class Proxy:
             await self.schemas.close()
 
     def with_clients(self, handle: Handler) -> Handler:
-        """A handler that finds the clients which are to serve its request (`clients_of`)."""
+        """Return a handler that puts the clients which are to serve its request into the request's scope
+        (`clients_of`)."""
 
         async def with_own(request: Request) -> Response:
             request.scope[CLIENTS_KEY] = self.own
@@ -97,7 +98,7 @@ class Proxy:
         return with_callers if self.config.acts_as_callers else with_own
 
     async def trouble(self) -> str | None:
-        """What keeps the proxy from working, for the health page."""
+        """Return why the proxy cannot reach the cluster, for the health page; None if it can."""
         try:
             await asyncio.wait_for(self.own.admin.describe_cluster(), HEALTH_TIMEOUT_S)
         except TimeoutError:
@@ -111,7 +112,7 @@ class Proxy:
         return _TOPIC_NAME.fullmatch(text) is not None and text not in (".", "..")
 
     def base_url(self, request: Request) -> str:
-        """`http://host:port` as callers can reach this proxy."""
+        """Return the `http://host:port` at which callers reach this proxy."""
         scheme = request.url.scheme
         for listener in self.config.advertised:
             if listener.scheme == scheme:

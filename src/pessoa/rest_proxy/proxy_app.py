@@ -26,7 +26,8 @@ _EMBEDDED = frozenset(MEDIA_TYPES.values())
 
 
 def error_body(problem: HttpProblem, media_type: str) -> tuple[bytes, str]:
-    """Errors are not records: a caller of an embedded type gets the general one."""
+    """Return the JSON of a problem and its media type: errors are not records, so the general type takes the place
+    of an embedded one."""
     body = msgspec.json.encode({"error_code": problem.code, "message": problem.message})
     return body, GENERAL if media_type in _EMBEDDED else media_type
 
@@ -58,7 +59,7 @@ def rest_proxy_app(config: Config, clock: Clock | None = None) -> App:
 
 
 def is_offered(name: str, allowed: Iterable[str], blocked: Iterable[str]) -> bool:
-    """An allow list names everything that is offered; a block list takes away from that."""
+    """Whether an endpoint is offered: it is in the allow list, or that is empty, and it is not in the block list."""
 
     def is_in(names: Iterable[str]) -> bool:
         return any(name == each or name.startswith(f"{each}.") for each in names)

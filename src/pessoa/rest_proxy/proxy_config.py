@@ -47,7 +47,7 @@ _OWN_BUSINESS = frozenset((REGISTRY_URL, "partitioner.class"))
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What was configured; times in milliseconds, sizes in bytes."""
+    """The settings of the proxy; times in milliseconds, sizes in bytes."""
 
     http: HttpSettings = HttpSettings(Listener("http", "127.0.0.1", DEFAULT_PORT))  # noqa: RUF009 - frozen
     bootstrap_servers: str = setting("bootstrap.servers", "localhost:9092", "Where Kafka is: host:port,…")
@@ -97,7 +97,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
     bootstrap_servers = _without_protocols(config.bootstrap_servers)
 
     def of_client(prefix: str) -> dict[str, str]:
-        """`client.` first, so that a client's own keys win."""
+        """Return the settings of one kind of client: those with `client.` first, so that the keys with `prefix` win."""
         return {
             key.removeprefix(each): value
             for each in ("client.", prefix)
@@ -157,5 +157,5 @@ CLIENT_PREFIXES = ("client.", "producer.", "consumer.", "admin.")
 
 
 def _without_protocols(servers: str) -> str:
-    """`PLAINTEXT://a:1,b:2` → `a:1,b:2`: the JVM proxy takes both."""
+    """Return `a:1,b:2` for `PLAINTEXT://a:1,b:2`: the JVM proxy takes both."""
     return ",".join(server.strip().rpartition("://")[2] for server in servers.split(","))

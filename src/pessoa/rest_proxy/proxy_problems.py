@@ -89,7 +89,7 @@ def kafka_error(failure: KafkaException) -> KafkaError:
 
 
 def from_kafka(error: KafkaError) -> HttpProblem:
-    """What a caller is told when the cluster, or the way to it, refused."""
+    """Return the HttpProblem for an error of the cluster or of the connection to it."""
     message = error.str()
     row = KAFKA.get(error.code())
     if row is not None:
@@ -100,7 +100,8 @@ def from_kafka(error: KafkaError) -> HttpProblem:
 
 
 def from_wire(code: int, message: str | None) -> HttpProblem:
-    """The same for an error code that came in an answer to our own client; librdkafka numbers Kafka's errors alike."""
+    """Return the HttpProblem for an error code in a response to our own client; librdkafka numbers Kafka's errors
+    alike."""
     error = KafkaError(code)
     return from_kafka(error if message is None else KafkaError(code, message))
 
@@ -110,7 +111,7 @@ def is_retriable(error: KafkaError) -> bool:
 
 
 def record_code(error: KafkaError) -> int:
-    """The code of one record that a v2 produce could not write."""
+    """Return the error code of one record that a v2 produce could not write."""
     if error.code() in _UNAUTHENTICATED:
         return AUTHENTICATION
     if error.code() in _UNAUTHORISED:

@@ -9,7 +9,8 @@ from pessoa.serde.schema_problems import SchemaProblem
 
 
 def record_name(schema_type: str, text: str, codec: Codec) -> str:
-    """Avro: the full name of the record; JSON Schema: its title; Protobuf: the full name of the first message."""
+    """Return the record's name for its subject. Avro: the full name of the record; JSON Schema: its title; Protobuf:
+    the full name of the first message."""
     if schema_type == AVRO:
         tree = json.loads(text)
         if isinstance(tree, dict) and isinstance(tree.get("name"), str):

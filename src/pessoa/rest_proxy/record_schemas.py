@@ -56,7 +56,7 @@ FORMATS = {name: kind for kind, name in SCHEMA_TYPES.items()}
 
 
 class SchemaWanted(NamedTuple):
-    """How a request names a schema. `format` is known when the text is given."""
+    """The schema that a request refers to. `format` is set when the request has the schema's text."""
 
     topic: str
     is_key: bool
@@ -73,7 +73,7 @@ class SchemaWanted(NamedTuple):
 
 
 class SchemaCodec:
-    """One version of one subject, at work."""
+    """The codec of one version of one subject, with its schema id."""
 
     def __init__(self, stored: RegisteredSchema, subject: str, kind: Format, codec: Codec) -> None:
         self.format = kind
@@ -112,7 +112,7 @@ class Schemas:
     # Writing.
 
     async def codec(self, wanted: SchemaWanted) -> SchemaCodec:
-        """The codec of the schema that is meant; 422 if there is none."""
+        """Return the codec of the schema that a request refers to. Raises the problem 422 if there is none."""
         known = self._found.get(wanted)
         if known is not None:
             return known
@@ -169,7 +169,8 @@ class Schemas:
     # Reading.
 
     async def to_json(self, kind: Format, data: bytes | None) -> msgspec.Raw:
-        """What a record's key or value says; 408 if it is of another format or its schema cannot be had."""
+        """Return a record's key or value as JSON. Raises the problem 408 if it is of another format or its schema
+        cannot be fetched."""
         if data is None:
             return NULL
         try:

@@ -30,7 +30,7 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def decoded(body: bytes, using: msgspec.json.Decoder[T]) -> T:
-    """The value of a body in UTF-8."""
+    """Return the value of a JSON body in UTF-8. Raises the HttpProblem for a malformed one."""
     try:
         # What stays raw is not looked at by the decoder.
         if not body.isascii():
@@ -48,7 +48,7 @@ def decoded(body: bytes, using: msgspec.json.Decoder[T]) -> T:
 
 
 async def body_of(request: Request, using: msgspec.json.Decoder[T]) -> T:
-    """The body, which must be there."""
+    """Return the value of the body. Raises the problem 422 for an empty one."""
     body = await text_of(request)
     if not body.strip():
         raise unprocessable("Request body must not be empty")
@@ -62,7 +62,7 @@ async def optional_body_of(request: Request, using: msgspec.json.Decoder[T]) -> 
 
 
 async def text_of(request: Request) -> bytes:
-    """The body in UTF-8."""
+    """Return the body in UTF-8."""
     try:
         return as_utf8(await read_body(request))
     except UnicodeDecodeError as wrong:
@@ -78,7 +78,7 @@ def _mapping_problem(text: str) -> HttpProblem:
 
 
 def whole_number(value: str | int | None, name: str) -> int | None:
-    """A number that may have come as text."""
+    """Return a number that may be written as text. Raises the problem 400 if it is not a whole number."""
     if value is None or isinstance(value, int):
         return value
     try:
@@ -88,7 +88,8 @@ def whole_number(value: str | int | None, name: str) -> int | None:
 
 
 def path_number(request: Request, name: str) -> int:
-    """A parameter of the path that is a number of 32 bits; no such path, where it is none, as JAX-RS has it."""
+    """Return a path parameter that is a number of 32 bits. Raises the problem 404 for any other text, as JAX-RS
+    does."""
     text = request.path_params[name]
     if not _INT32.fullmatch(text) or not -(1 << 31) <= int(text) < 1 << 31:
         raise HttpProblem(404, "HTTP 404 Not Found")

@@ -76,7 +76,7 @@ class Associated(NamedTuple):
 
 
 def all_associations(state: State) -> list[Association]:
-    """Every association, in the order of resources and types."""
+    """Return all associations, ordered by resource and type."""
     stored = state.private.get(ASSOCIATIONS, {})
     return sorted(
         (msgspec.json.decode(text, type=Association) for text in stored.values()),
@@ -87,7 +87,8 @@ def all_associations(state: State) -> list[Association]:
 def decide_associate(
     state: State, request: AssociationRequest, *, may_update: bool, is_dry_run: bool, now_ms: int, default_level: Level
 ) -> Associated:
-    """Make the associations of a resource, all or none; `may_update` lets those that are there be changed."""
+    """Return the records that create the associations of a resource, all or none. With `may_update` existing ones
+    may be changed."""
     if not request.resourceName or not request.resourceNamespace:
         raise registry_problems.invalid_association("resourceName and resourceNamespace", "are needed")
     if not request.resourceId and not is_dry_run:
@@ -173,7 +174,7 @@ def _check_sharing(state: State, wanted: Association) -> None:
 
 
 def decide_dissociate(state: State, gone: list[Association], *, cascade: bool, is_dry_run: bool) -> Associated:
-    """Forget associations; with `cascade` the subjects of STRONG ones are deleted softly."""
+    """Return the records that delete associations; with `cascade` the subjects of STRONG ones are softly deleted."""
     records: list[Record] = []
     for each in gone:
         if each.isFrozen and not cascade:

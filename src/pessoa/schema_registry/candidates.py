@@ -77,7 +77,8 @@ class Candidate(NamedTuple):
 def candidate(
     state: State, subject: str, request: Request, config: ConfigValue, *, normalize: bool, deleted: bool = False
 ) -> Candidate:
-    """The schema of a request, or the problem with it. With `deleted` it may refer to softly deleted versions."""
+    """Return the schema of a request, or raise the HttpProblem of an invalid one. With `deleted` it may refer to
+    softly deleted versions."""
     normalize = normalize or bool(config.normalize)
     if request.schema is None or not request.schema.strip():
         raise registry_problems.invalid_schema("Empty schema: there is no text in it")
@@ -98,7 +99,8 @@ def candidate(
 
 
 def pinned(state: State, subject: str, references: Sequence[Reference]) -> tuple[Reference, ...]:
-    """`latest` means the version that is the latest now: a schema must not change by itself."""
+    """Return the references with the number of the present version in place of `latest`: a stored schema must not
+    change when a new version is registered."""
     found = []
     for reference in references:
         if reference.version == LATEST:
@@ -116,7 +118,8 @@ def shown(request: Request, schema_type: str) -> str:
 
 
 def find(state: State, subject: str, wanted: Candidate, *, deleted: bool = False) -> Entry | None:
-    """The version of a subject that is exactly this schema; else the newest that is, as far as the request says."""
+    """Return the version of a subject that equals this schema exactly; else the newest that agrees with everything
+    in the request."""
     return find_exactly(state, subject, wanted, deleted=deleted) or find_newest(state, subject, wanted, deleted=deleted)
 
 
@@ -135,7 +138,7 @@ def find_newest(state: State, subject: str, wanted: Candidate, *, deleted: bool 
 
 
 def _is_said_by(entry: Entry, wanted: Candidate) -> bool:
-    """Whether the metadata and the rules of a version are what the request says of them, if anything."""
+    """Whether a version has the metadata and the rules of the request; those that the request lacks match any."""
     metadata, rule_set = merged_metadata(entry.value.metadata), merged_rules(entry.value.ruleSet)
     if property_of(wanted.metadata, VERSION_PROPERTY) is None:
         metadata = without_version(metadata)
@@ -143,10 +146,8 @@ def _is_said_by(entry: Entry, wanted: Candidate) -> bool:
 
 
 def _is_inlined(state: State, entry: Entry, wanted: Candidate) -> bool:
-    """Whether a schema without references is this version with its references written out.
-
-    Avro alone: serialisers hold the whole schema in memory, and send it as one text.
-    """
+    """Whether a schema without references equals this version with its references written out. Avro alone:
+    serialisers hold the whole schema in memory, and send it as one text."""
     value = entry.value
     if wanted.references or not value.references or value.schemaType != AVRO:
         return False

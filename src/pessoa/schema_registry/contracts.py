@@ -37,7 +37,8 @@ _DEFAULT_MODE = "WRITEREAD"
 
 
 def merged_metadata(*layers: Metadata | None) -> Metadata | None:
-    """Later layers win, property by property; tags and sensitive names are gathered. None if nothing is left."""
+    """Return the metadata of all layers: a property of a later layer wins, tags and sensitive names are united. None
+    if all are empty."""
     tags: dict[str, list[str]] = {}
     properties: dict[str, str] = {}
     sensitive: list[str] = []
@@ -54,7 +55,8 @@ def merged_metadata(*layers: Metadata | None) -> Metadata | None:
 
 
 def merged_rules(*layers: RuleSet | None) -> RuleSet | None:
-    """A rule of a later layer takes the place of one of the same name, and stands behind the others."""
+    """Return the rules of all layers: a rule of a later layer replaces one of the same name and comes after the
+    others. None if all are empty."""
     lists: dict[str, list[Rule]] = {"migrationRules": [], "domainRules": [], "encodingRules": []}
     enable_at = None
     for layer in layers:
@@ -97,7 +99,7 @@ def property_of(metadata: Metadata | None, name: str) -> str | None:
 
 
 def with_version(metadata: Metadata | None, version: int) -> Metadata:
-    """The metadata with the number of the version that was asked for."""
+    """Return the metadata with the requested number of the version as a property."""
     marked = merged_metadata(metadata, Metadata(properties={VERSION_PROPERTY: str(version)}))
     assert marked is not None
     return marked
@@ -111,7 +113,8 @@ def without_version(metadata: Metadata | None) -> Metadata | None:
 
 
 def asked_version(metadata: Metadata | None) -> int | None:
-    """The number in the property, where a request asks for a version by it; 0 or less for the next."""
+    """Return the version number that a request sets in the metadata's property; None without the property, 0 or less
+    for the next version."""
     text = property_of(metadata, VERSION_PROPERTY)
     if text is None:
         return None

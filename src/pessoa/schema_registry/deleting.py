@@ -85,7 +85,8 @@ def _for_good(state: State, subject: str, entries: list[Entry]) -> tuple[Record,
 
 
 def _settings(state: State, subject: str) -> list[Record]:
-    """A subject that is gone leaves no configuration behind for the next one of its name."""
+    """Return the records that delete the config and mode of a deleted subject, so that a new one of its name does
+    not inherit them."""
     records = []
     if subject in state.configs:
         records.append(Record(ConfigKey(subject), None))

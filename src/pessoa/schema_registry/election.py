@@ -77,7 +77,8 @@ def decode_identity(tree: Mapping[str, Any]) -> Identity:
 
 
 def choose(members: Mapping[str, Identity], current: Identity | None) -> tuple[str, Identity] | None:
-    """The leader: the one that leads already, so that nothing moves without need; else the first by address."""
+    """Return the leader's member id and identity: the present leader if it is eligible, so that leadership does not
+    move without need; else the first by address. None if no member is eligible."""
     eligible = sorted((identity.url, member) for member, identity in members.items() if identity.is_eligible)
     if not eligible:
         return None
@@ -97,7 +98,8 @@ def make_assignment(members: Mapping[str, Identity], current: Identity | None) -
 
 
 class Election:
-    """`tell(identity, is_me)` is called with each change, from this thread."""
+    """A member of the registries' group, whose protocol elects the leader. `tell(identity, is_me)` is called with
+    each change of the leader, from the election's thread."""
 
     def __init__(
         self,
@@ -124,7 +126,8 @@ class Election:
         self._thread.start()
 
     def stop(self) -> None:
-        """Leave the group, so that the others need not wait for the time-out; but wait for no broker that is away."""
+        """Leave the group, so that the other members need not wait for the session timeout; give up if the broker
+        does not answer."""
         self._leave.set()
         self._thread.join(_LEAVE_S)
 
@@ -152,7 +155,7 @@ class Election:
                 self._depart(cluster, node)
 
     def _join(self, cluster: Cluster, node: int) -> bytes | None:
-        """Join and sync: the assignment, or None to try again."""
+        """Send JoinGroup and SyncGroup; return the assignment, or None if the member must join again."""
         joined = cluster.ask(
             JoinGroupRequest(
                 group_id=self._group,

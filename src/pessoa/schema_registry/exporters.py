@@ -57,7 +57,7 @@ class Exporter(msgspec.Struct, frozen=True):
         return any(_is_named(subject, pattern) for pattern in self.subjects)
 
     def destination_of(self, subject: str, cluster_id: str) -> str:
-        """What a subject of ours is called there."""
+        """Return the name that a subject gets in the destination registry."""
         source = parse_subject(subject)
         name = self.subjectRenameFormat.replace(_SUBJECT, source.name)
         context = source.context
@@ -161,14 +161,15 @@ def decide_resume(state: State, name: str) -> Change:
 
 
 def decide_reset(state: State, name: str) -> Change:
-    """Let it begin from the start when it is resumed."""
+    """Return the change that makes a paused exporter start from the beginning when it is resumed."""
     find_exporter(state, name)
     _check_paused(state, name)
     return Change((status_record(Status(name, PAUSED)),), name)
 
 
 def decide_status(state: State, status: Status) -> Change:
-    """What the leader found out while exporting; an exporter that was paused or deleted in the meantime stays so."""
+    """Return the change that stores the status which the leader reached while exporting. An exporter that was paused
+    or deleted in the meantime keeps its state."""
     is_there = f"{_TASK}:{status.name}" in state.private.get(EXPORTERS, {})
     if not is_there or status_of(state, status.name).state == PAUSED:
         return Change((), status.name)

@@ -97,7 +97,7 @@ class Exporting:
                 await self._registry.write(lambda state: decide_status(state, found))
 
     async def _copy(self, exporter: Exporter, state: State, copied: dict[SchemaKey, bool]) -> bool:
-        """Copy what is new; whether anything was."""
+        """Copy new, softly deleted and removed versions to the destination; return True if there were any."""
         there = {
             SchemaKey(subject, number): entry
             for subject, versions in state.subjects.items()
@@ -127,7 +127,7 @@ class Exporting:
 
 
 class _Destination:
-    """The other registry, and the names that things have there."""
+    """The destination registry of an exporter, and the names that subjects have there."""
 
     def __init__(self, client: AsyncRegistryClient, exporter: Exporter, cluster_id: str) -> None:
         self._client = client

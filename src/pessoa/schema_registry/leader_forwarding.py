@@ -41,7 +41,7 @@ class WriteForwarder:
         await self._forwarder.close()
 
     async def forward(self, request: Request, body: bytes) -> Response:
-        """The leader's answer; NotLeader if it turns out that this instance leads now."""
+        """Return the leader's response. Raises NotLeader if this instance leads by now."""
         if is_forwarded(request):
             raise registry_problems.unknown_leader()
         registry = self._registry

@@ -27,7 +27,7 @@ class Mode(StrEnum):
 
     @property
     def allows_import(self) -> bool:
-        """Whether ids and versions may be given, and compatibility is not asked for."""
+        """Whether a registration may set ids and versions, and compatibility is not checked."""
         return self in (Mode.IMPORT, Mode.FORWARD)
 
 
@@ -121,7 +121,7 @@ class DeleteSubjectValue(msgspec.Struct, frozen=True):
 
 
 def as_json(value: msgspec.Struct) -> JsonObject:
-    """A struct as a dictionary, without what is not set."""
+    """Return a struct as a dictionary, without the fields that are not set."""
     built = msgspec.to_builtins(value)
     assert isinstance(built, dict)
     return built

@@ -62,7 +62,7 @@ _LONG_TEXT = 4096
 
 
 class Decision(NamedTuple):
-    """What to write, and the entry to answer with."""
+    """The records to write, and the entry to respond with."""
 
     records: tuple[Record, ...]
     entry: Entry
@@ -90,10 +90,10 @@ def level_of(config: ConfigValue) -> Level:
 async def think_ahead(
     state: State, subject: str, request: Request, default_level: Level, against: Sequence[Entry] | None = None
 ) -> None:
-    """Parse the schema of a request in a thread, and compare it; the decision finds both among what is remembered.
+    """Parse and compare the schema of a request in a thread, so that the decision finds both results in the cache.
 
-    A megabyte of schema takes seconds, in which all other requests would wait. What is wrong with it is said at once.
-    `against` is what it will be compared with, if not with the versions that a registration looks at.
+    A megabyte of schema takes seconds, in which all other requests would wait. Raises the HttpProblem of an invalid
+    schema. `against` are the versions to compare with, if not those that a registration compares with.
     """
     if not request.schema:
         return
@@ -176,7 +176,7 @@ def decide_register(
 
 
 def _complete(state: State, subject: str, request: Request) -> Request:
-    """A request that has metadata or rules and no schema means the latest schema."""
+    """Return the request with the latest schema, if it has metadata or rules and no schema."""
     latest = state.latest(subject)
     if request.schema or latest is None or (request.metadata is None and request.ruleSet is None):
         return request
@@ -187,7 +187,7 @@ def _complete(state: State, subject: str, request: Request) -> Request:
 
 
 def _add_tags(state: State, subject: str, request: Request) -> Request:
-    """The request with its tags in its text."""
+    """Return the request with its tags added to, or removed from, the schema's text."""
     text, schema_type = request.schema or "", request.schemaType or AVRO
     latest = state.latest(subject)
     if request.propagateSchemaTags and text and latest is not None and latest.value.schemaType == schema_type:
@@ -198,14 +198,14 @@ def _add_tags(state: State, subject: str, request: Request) -> Request:
 
 
 def _find_registered(state: State, subject: str, wanted: Candidate) -> Entry | None:
-    """The version that a registration need not repeat: without metadata and rules, the newest with this text."""
+    """Return the version that a registration would repeat: without metadata and rules, the newest with this text."""
     if wanted.metadata is None and wanted.rule_set is None:
         return find_newest(state, subject, wanted)
     return find(state, subject, wanted)
 
 
 def _inherit(state: State, subject: str) -> tuple[Metadata | None, RuleSet | None]:
-    """What the next version has if the request says nothing."""
+    """Return the metadata and rules that the next version gets if the request has none: those of the latest version."""
     latest = state.latest(subject)
     return (None, None) if latest is None else (without_version(latest.value.metadata), latest.value.ruleSet)
 
@@ -240,7 +240,7 @@ def _check_reserved(wanted: Candidate, config: ConfigValue) -> None:
 
 
 def check_subject(subject: str) -> None:
-    """A name that a schema can be registered under."""
+    """Raise the HttpProblem for a subject's name under which no schema can be registered."""
     parsed = parse_subject(subject)
     if (
         not parsed.name
@@ -257,7 +257,7 @@ def check_writable(mode: Mode, subject: str | None) -> None:
 
 
 def findings(state: State, subject: str, wanted: Candidate, config: ConfigValue) -> tuple[str, ...]:
-    """What keeps a schema from following the versions of a subject."""
+    """Return the incompatibilities between a schema and the versions of a subject that it has to follow."""
     predecessors = _predecessors(state, subject, config, wanted.metadata)
     if config.validateFields and predecessors:
         gone = set(reserved_fields(predecessors[0].value.metadata)) - set(reserved_fields(wanted.metadata))
@@ -335,7 +335,7 @@ def _replacement_records(state: State, subject: str, schema_id: int, version: in
 def decide_lookup(
     state: State, subject: str, request: Request, *, default_level: Level, normalize: bool, deleted: bool
 ) -> Entry:
-    """The version of a subject that is this schema."""
+    """Return the version of a subject that equals this schema. Raises an HttpProblem if there is none."""
     config = effective_config(state, subject, default_level)
     wanted = candidate(state, subject, request, config, normalize=normalize, deleted=True)
     if not state.versions(subject, deleted=deleted):
@@ -349,7 +349,7 @@ def decide_lookup(
 def decide_compatible(
     state: State, subject: str, request: Request, version: int | None, *, default_level: Level, normalize: bool
 ) -> tuple[str, ...]:
-    """What keeps the schema from being compatible with one version, or with those that a registration looks at."""
+    """Return the incompatibilities of the schema with one version, or with those that a registration compares with."""
     config = effective_config(state, subject, default_level)
     wanted = candidate(state, subject, _complete(state, subject, request), config, normalize=normalize)
     check_rules(wanted.rule_set)

@@ -39,18 +39,18 @@ _COME_BACK_S = 10.0
 
 
 class Outcome(Protocol):
-    """What a decision returns: records to write, and what the answer is made of."""
+    """The result of a decision: records to write, and the values for the response."""
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Nothing to write means that the answer holds already."""
+        """The records to write; empty if the state already is as the request wants it."""
 
 
 O = TypeVar("O", bound=Outcome)  # noqa: E741
 
 
 class NotLeader(Exception):
-    """Another instance leads, and writes."""
+    """This instance is not the leader, so it cannot write."""
 
 
 class _Job(NamedTuple):
@@ -84,12 +84,12 @@ class Registry:
 
     @property
     def is_leader(self) -> bool:
-        """Whether decisions are taken here."""
+        """Whether this instance is the leader and takes decisions."""
         return self._ahead is not None
 
     @property
     def is_writable(self) -> bool:
-        """Whether this instance leads, or knows another that does."""
+        """Whether this instance leads, or knows the leader."""
         return self.is_leader or (self.leader is not None and not self._wants_to_lead)
 
     async def start(self) -> None:
@@ -111,11 +111,10 @@ class Registry:
         self._election.start()
 
     async def wait_until_writable(self, timeout_s: float) -> bool:
-        """Return True when writes are possible here or elsewhere, False if that takes too long or an attempt failed.
-
-        A client that waits for a registry takes its first answer for the sign that it may write; so an instance
-        answers no request before. One that may not lead is ready as soon as the group has told it how things stand.
-        """
+        """Return True when writes are possible, here or by another leader; False after `timeout_s` or if an attempt
+        to lead failed. A client takes the first response of a registry as the sign that it may write; so an instance
+        answers no request before. An instance that is not eligible is ready as soon as the group has announced a
+        leader or none."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while not self.is_writable and (self.identity.is_eligible or not self._has_heard):
@@ -151,7 +150,7 @@ class Registry:
         changed.set()
 
     async def _serve_term(self) -> None:
-        """Lead until another instance does."""
+        """Lead until another instance leads."""
         try:
             while self._wants_to_lead:
                 writer = self._writer = self.store.writer()
@@ -237,7 +236,8 @@ class Registry:
     # For the API.
 
     async def write(self, decide: Callable[[State], O]) -> O:
-        """Decide as the leader; NotLeader if another instance leads."""
+        """Take a decision as the leader, write its records and return it. Raises NotLeader if another instance
+        leads."""
         if not self.is_leader:
             raise NotLeader
         answer: asyncio.Future[O] = asyncio.get_running_loop().create_future()
@@ -245,7 +245,7 @@ class Registry:
         return await answer
 
     async def wait_for_leader(self) -> None:
-        """Return when this instance leads or knows who does; 50004 if that takes too long."""
+        """Return when this instance leads or knows the leader. Raises the problem 50004 if that takes too long."""
         deadline = asyncio.get_running_loop().time() + self.config.leader_timeout_ms / 1000
         while not self.is_writable:
             left_s = deadline - asyncio.get_running_loop().time()
@@ -254,7 +254,7 @@ class Registry:
             await self.wait_for_change(left_s)
 
     async def wait_for_change(self, timeout_s: float) -> None:
-        """Return when something about leadership has changed, or after a while."""
+        """Return when the leader, or this instance's part in leading, has changed, or after `timeout_s`."""
         changed = self._changed
         # Python 3.11's wait_for forgets a cancellation that comes in the moment of the change.
         with contextlib.suppress(TimeoutError):

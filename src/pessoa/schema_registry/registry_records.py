@@ -111,7 +111,7 @@ def _schema_tree(value: SchemaValue) -> JsonObject:
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record | None:
-    """The record, or None for one that means nothing to us."""
+    """Return the record, or None for a key or value that is not one of the registry's."""
     try:
         tree = json.loads(key or b"")
         found = _key(tree) if isinstance(tree, dict) else None

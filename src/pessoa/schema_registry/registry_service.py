@@ -42,7 +42,7 @@ CONSUMES = (*PRODUCES, "application/octet-stream")
 
 
 async def make_registry_app(config: Config, port: int | None = None) -> App:
-    """The app; `port` is where it can be reached if the settings left the choice to the system."""
+    """Return the app. `port` is the port that the system chose, if the settings left the choice to it."""
     client_settings = to_librdkafka(config.client_settings, log.warning)
     listener = config.http.listener
     identity = Identity(config.host_name, port or listener.port, listener.scheme, config.is_eligible)
@@ -125,5 +125,5 @@ def _measure(app: App, registry: Registry) -> None:
 
 
 def run(config: Config, tell: Callable[[str], object]) -> int:
-    """As a process, until it is told to stop; the exit status."""
+    """Run the registry until the process is signalled to stop; return the exit status."""
     return serve_service(lambda port: make_registry_app(config, port), config.http, tell)

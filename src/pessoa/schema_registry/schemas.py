@@ -35,7 +35,7 @@ _ENTRY_WEIGHT = 200
 
 
 class _Remembered:
-    """Which schema this is, for what is remembered about it; empty for one that is not remembered."""
+    """A schema with a key for the cache of findings; the key is empty for a schema that is not cached."""
 
     key = b""
 
@@ -60,7 +60,7 @@ class AvroParsed(_Remembered):
         return print_avro(self.schema, self._own, normalize=True)
 
     def inlined(self, *, normalize: bool) -> str:
-        """The text with every type that it refers to written out."""
+        """Return the text with every type that it refers to written out."""
         from pessoa.serde.avro.printing import print_avro
 
         return print_avro(self.schema, self._own, resolve=True, normalize=normalize)
@@ -190,7 +190,7 @@ def _found(
     is_lenient: bool,
     check: Callable[[], Sequence[Difference]],
 ) -> list[str]:
-    """The findings of a comparison, remembered."""
+    """Return the findings of a comparison, from the cache if they are there."""
     key = (reader.key, writer.key, is_new, is_lenient) if reader.key and writer.key else None
     known = _findings.get(key)
     if key is not None and known is not None:
@@ -202,7 +202,7 @@ def _found(
 
 
 def canonical_of(schema_type: str, text: str) -> str:
-    """The canonical text of a schema that is stored: parsed only where it has to be."""
+    """Return the canonical text of a stored schema; only Protobuf has to be parsed for it."""
     if schema_type != PROTOBUF:
         return text
     from pessoa.serde.protobuf.linking import read_proto
@@ -217,10 +217,9 @@ def canonical_of(schema_type: str, text: str) -> str:
 def resolve_references(
     state: State, subject: str, references: Sequence[Reference], *, deleted: bool = True
 ) -> dict[str, str]:
-    """The texts behind references, by name, those first that others need; SchemaProblem for one that is not there.
-
-    Without `deleted`, versions that are softly deleted are not there: a new schema must not refer to them.
-    """
+    """Return the texts of referenced schemas by name, each after those that it needs. Raises SchemaProblem for a
+    reference to a missing version; without `deleted`, softly deleted versions count as missing: a new schema must
+    not refer to them."""
     if not deleted:
         _check_alive(state, parse_subject(subject).context, references)
     found: dict[str, str] = {}
@@ -267,7 +266,7 @@ def referred_entry(state: State, context: str, reference: Reference) -> Entry | 
 
 
 def parsed_entry(state: State, entry: Entry) -> Parsed:
-    """A stored version, parsed."""
+    """Return the parsed schema of a stored version."""
     value = entry.value
     return parse_schema(value.schemaType, value.schema, resolve_references(state, value.subject, value.references))
 

@@ -36,11 +36,11 @@ Settings = dict[str, str | int | float | bool]
 
 
 class Fenced(TopicUnavailable):
-    """Another instance has become leader; nothing that this one writes counts any more."""
+    """The producer of this instance was fenced: another instance is the leader, and writes of this one are refused."""
 
 
 class Store:
-    """`replay` is called in the loop with every record, in order."""
+    """The reader of the `_schemas` topic. `replay` is called in the loop with every record, in order."""
 
     def __init__(self, config: Config, settings: dict[str, str], replay: Callable[[Record], None]) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class Store:
         return f"<Store {self._config.topic}, replayed to {self.applied_offset}>"
 
     async def start(self) -> None:
-        """Make the topic if need be, and read it to its end."""
+        """Create the topic if it is missing, and read it to its end."""
         self._loop = asyncio.get_running_loop()
         timeout_s = self._config.init_timeout_ms / 1000
         await asyncio.to_thread(self._reader.start, timeout_s)
@@ -91,7 +91,7 @@ class Store:
             ) from None
 
     def _hand_over(self, batch: Batch) -> None:
-        """In the reader's thread."""
+        """Pass a batch of records from the reader's thread to the event loop."""
         assert self._loop is not None
         records: list[Record | None] = []
         for row in batch.rows:
@@ -123,7 +123,7 @@ class Store:
 
 
 class Writer:
-    """The one hand that writes, while it is the one."""
+    """The leader's transactional producer; opening one fences that of the previous leader."""
 
     def __init__(self, config: Config, settings: Settings) -> None:
         self._topic = config.topic
@@ -146,7 +146,7 @@ class Writer:
         return await self._run(self._open)
 
     async def write(self, records: Sequence[Record]) -> int:
-        """Write all or nothing; the offset of the last record."""
+        """Write all records in one transaction, or none; return the offset of the last record."""
         return await self._run(lambda: self._write(records))
 
     async def close(self) -> None:
@@ -206,7 +206,7 @@ class Writer:
 
 
 def check_size(records: Sequence[Record]) -> None:
-    """A record that no broker takes must be refused before anything of its batch is written."""
+    """Raise an HttpProblem for a record that is too large for a broker, before any record of its batch is written."""
     for record in records:
         size = len(encode_key(record.key)) + len(encode_value(record.value) or b"")
         if size > MAX_RECORD_BYTES:

@@ -57,7 +57,7 @@ def identity(
     metadata: Metadata | None,
     rule_set: RuleSet | None,
 ) -> bytes:
-    """Sixteen bytes that two schemas share only if they are the same; also the guid."""
+    """Return a hash of sixteen bytes, equal only for equal schemas; it is also the guid."""
     parts = (schema_type, canonical, [(each.name, each.subject, each.version) for each in references])
     rest = (metadata, rule_set) if metadata or rule_set else ()
     return hashlib.md5(msgspec.json.encode((*parts, *rest)), usedforsecurity=False).digest()
@@ -82,7 +82,7 @@ class Entry:
 
 @dataclass(slots=True)
 class ContextState:
-    """The ids of one context."""
+    """The ids of the schemas in one context."""
 
     highest_id: int = 0
     # id → (subject, version) that have it, in the order in which they came
@@ -221,7 +221,8 @@ class State:
         return self.contexts.setdefault(parse_subject(subject).context, ContextState())
 
     def referred(self, subject: str, reference: Reference) -> SchemaKey:
-        """Where a reference of a subject leads: a name without context is in the subject's own."""
+        """Return the subject and version that a reference of `subject` names; a name without context is in the
+        subject's own."""
         return SchemaKey(qualify(reference.subject, parse_subject(subject).context), reference.version)
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[Entry]:
@@ -253,7 +254,7 @@ class State:
         return sorted(from_subjects | self.declared_contexts.keys() | {DEFAULT_CONTEXT})
 
     def matching(self, prefix: str) -> Iterator[str]:
-        """Subjects by prefix; `:*:` in front searches all contexts."""
+        """Yield the subjects with this prefix; `:*:` in front searches all contexts."""
         return (subject for subject in sorted(self.subjects) if is_matching(subject, prefix))
 
     # Names.
@@ -275,7 +276,8 @@ class State:
         return found
 
     def located(self, subject: str) -> str:
-        """A subject of the default context, or, if it is not there, the one of that name in another."""
+        """Return the subject itself if it exists or has a context; else the subject of that name in another context,
+        if there is one."""
         if subject in self.subjects or parse_subject(subject).context != DEFAULT_CONTEXT:
             return subject
         for context in sorted(self.contexts):
@@ -308,7 +310,7 @@ def is_matching(subject: str, prefix: str) -> bool:
 
 
 def qualify(subject: str, context: str) -> str:
-    """The full name of a subject that is named from within a context."""
+    """Return the full name of a subject that is named from within a context."""
     parsed = parse_subject(subject)
     if parsed.context == DEFAULT_CONTEXT and not subject.startswith(":"):
         return str(Subject(context, parsed.name))
@@ -316,7 +318,7 @@ def qualify(subject: str, context: str) -> str:
 
 
 def scopes(subject: str | None) -> list[str | None]:
-    """Where a setting of a subject may stand, nearest first."""
+    """Return the scopes in which a setting of a subject is looked up, nearest first."""
     if subject is None:
         return [f":{GLOBAL_CONTEXT}:", None]
     context = parse_subject(subject).context
@@ -326,7 +328,7 @@ def scopes(subject: str | None) -> list[str | None]:
 
 
 def private_record(kind: str, name: str, text: str | None) -> Record:
-    """The record that keeps a text of ours under a name, or forgets it."""
+    """Return the record that stores a text of our own under a name, or deletes it if the text is None."""
     subject = f":{kind}:{name}"
     if text is None:
         return Record(ConfigKey(subject), None)
@@ -335,7 +337,7 @@ def private_record(kind: str, name: str, text: str | None) -> Record:
 
 
 def id_mark(context: str, highest_id: int) -> Record:
-    """The record that keeps the highest id of a context from being forgotten."""
+    """Return the record that stores the highest id of a context, so that ids are not used again."""
     subject = f":{ID_MARKS}:{context}"
     metadata = Metadata(properties={_MARK_PROPERTY: str(highest_id)})
     return Record(ConfigKey(subject), ConfigValue(subject=subject, compatibilityLevel="NONE", defaultMetadata=metadata))

@@ -35,7 +35,7 @@ _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 class Entity(NamedTuple):
-    """Something that can have tags: its path and kind, and how its tags are read and set."""
+    """A part of a schema that can have tags: its path and kind, and functions that read and set its tags."""
 
     path: str
     kind: str
@@ -44,7 +44,7 @@ class Entity(NamedTuple):
 
 
 def find_tags(schema_type: str, text: str, wanted: Sequence[str]) -> list[SchemaTags]:
-    """The entities of a schema that have one of these tags, or any at all for `*`."""
+    """Return the entities of a schema that have one of these tags, or any tag for `*`."""
     entities, _ = _read(schema_type, text)
     found = []
     for entity in entities:
@@ -55,7 +55,8 @@ def find_tags(schema_type: str, text: str, wanted: Sequence[str]) -> list[Schema
 
 
 def change_tags(schema_type: str, text: str, add: Sequence[SchemaTags], remove: Sequence[SchemaTags]) -> str:
-    """The text with tags added and taken away; 42201 for an entity that is not there."""
+    """Return the text with tags added and removed. Raises the problem 42201 for an entity that the schema does not
+    have."""
     entities, print_text = _read(schema_type, text)
     for changes, is_addition in ((add, True), (remove, False)):
         for change in changes:
@@ -68,7 +69,7 @@ def change_tags(schema_type: str, text: str, add: Sequence[SchemaTags], remove: 
 
 
 def propagate_tags(schema_type: str, text: str, earlier: str) -> str:
-    """The text with the tags that an earlier schema has on entities that are still there."""
+    """Return the text with the tags of an earlier schema on the entities that both have."""
     there = {(each.path, each.kind) for each in _read(schema_type, text)[0]}
     kept = [
         each
@@ -87,7 +88,7 @@ def _entity(entities: Sequence[Entity], wanted: SchemaEntity) -> Entity:
 
 
 def _read(schema_type: str, text: str) -> tuple[list[Entity], Callable[[], str]]:
-    """The entities, and how the text is printed after they have changed."""
+    """Return the entities of the text, and a function that prints the text with their changes."""
     try:
         if schema_type not in (AVRO, JSON):
             return _read_proto(text)

@@ -75,15 +75,12 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 class App:
-    """`on_error` says what becomes of records that cannot be read or whose function fails: "stop", "skip", or
-    "dead-letter", which puts them into `dead_letter_topic`, <id>-dead-letters if none is given.
-
-    `keep_times` gives written records the time of their rows. Spark's own writer cannot, so it takes ours, in
-    micro-batches; otherwise a record has the time at which it was written.
-
+    """A streams application: its topics, pipelines and settings. `on_error` is for records that cannot be read or
+    whose function fails: "stop", "skip", or "dead-letter", which writes them to `dead_letter_topic`,
+    <id>-dead-letters if none is given. `keep_times` gives written records the time of their rows; Spark's own writer
+    cannot do that, so ours is used, in micro-batches. Otherwise a record has the time at which it was written.
     `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …). `spark` is the address of a Spark
-    Connect server, sc://host:port, $PESSOA_SPARK if none is given; without either, one is started on this machine.
-    """
+    Connect server, sc://host:port, by default $PESSOA_SPARK; without either, one is started on this machine."""
 
     def __init__(
         self,
@@ -179,9 +176,10 @@ class App:
         timestamp: str = "",
         start: Start = "earliest",
     ) -> Stream[Any, Any]:
-        """The records of a topic. `value` is a dataclass, columns or a serde; without one the records are JSON, and the
-        columns are learnt from the first of them. `avro()` and `protobuf()` have theirs from the schema registry.
-        `timestamp` is an expression for the event time; the record's own if there is none."""
+        """Return the records of a topic as a stream. `value` is a dataclass, columns or a serde; without one the
+        records are JSON, and the columns are learnt from the first records. `avro()` and `protobuf()` take their
+        columns from the schema registry. `timestamp` is an expression for the event time; the record's timestamp if
+        it is empty."""
         made = serde(value)
         source = Source(topic, serde(key).format, made.format, False, timestamp, start, errors=self.errors)
         return Stream(self, source, made.type)
@@ -204,14 +202,15 @@ class App:
         value: Serde[object] | Schema | None = None,
         timestamp: str = "",
     ) -> Table[Any, Any]:
-        """The topic as a table: the latest value of each key; a record without a value deletes."""
+        """Return the topic as a table: the latest value of each key; a record without a value deletes its key."""
         made = serde(value)
         source = Source(topic, serde(key).format, made.format, True, timestamp, errors=self.errors)
         return Table(self, source, made.type)
 
     def global_table(self, topic: str, *, key: Serde[object] = string, value: Any = None) -> Table[Any, Any]:
-        """A table to look up in, by key or by any column of a stream: `stream.join(table, on="produto")`. It is read to
-        its end first, and rows meet what is there when they come; so the join runs in real time."""
+        """Return a table to look up rows in, by key or by any column of a stream: `stream.join(table,
+        on="produto")`. It is read to its end before the join starts, and a stream's row is joined with the table as
+        it is when the row comes; so the join runs in real time."""
         found: Table[Any, Any] = self.table(topic, key=key, value=value)
         found.is_global = True
         return found
@@ -240,16 +239,16 @@ class App:
         self._stores[name] = topic
 
     def store_names(self, topic: str) -> list[str]:
-        """The names that `stored` gave to the table in this topic."""
+        """Return the names that `stored` gave to the table in this topic."""
         return [name for name, stored in self._stores.items() if stored == topic]
 
     @property
     def changelogs(self) -> set[str]:
-        """The topics that hold nothing but tables, and are compacted."""
+        """The compacted topics of the tables that are `stored`."""
         return set(self._stores.values())
 
     def add_effect(self, node: Node, name: str) -> None:
-        """Add the pipeline of a `foreach`: all rows end in a function, and its topic is never written."""
+        """Add the pipeline of a `foreach`: a function is called with all rows, and nothing is written to its topic."""
         taken = {sink.topic for sink in self._sinks}
         base = re.sub(r"[^A-Za-z0-9._-]", "", name) or "foreach"
         topic, count = base, 1
@@ -265,11 +264,11 @@ class App:
 
     @property
     def plans(self) -> list[Sink]:
-        """The pipelines as they were described; columns that must be looked up are still missing."""
+        """The pipelines as the user described them; columns that must be looked up are still missing."""
         return list(self._sinks)
 
     def explain(self, format: Literal["text", "mermaid"] = "text") -> str:  # noqa: A002
-        """What the app will do, in words, or as a picture in Mermaid's language. Runs nothing."""
+        """Return the app's pipelines as text, or as a diagram in Mermaid's language, without running them."""
         if format not in ("text", "mermaid"):
             raise PlanRefused(f"an app is explained as text or mermaid, not {format!r}")
         if not self._sinks:
@@ -301,7 +300,7 @@ class App:
 
     @property
     def wants_real_time(self) -> bool:
-        """Whether the app's settings leave it to the plan how fast it runs."""
+        """Whether the app's settings allow real-time mode, so that each plan decides it."""
         return self.delivery != "exactly-once" and not self.keep_times and self.speed != "micro-batch"
 
     def why_slow(self, plan: Node) -> str | None:
@@ -309,7 +308,8 @@ class App:
         return why_micro_batch(plan, self.delivery, self.keep_times, self.speed)
 
     def queries_of(self, sink: Sink, types: Types) -> list[Stage]:
-        """The queries that a pipeline is run as. `types` gives the columns of a node and their types in Spark."""
+        """Return the queries that a pipeline is run as. `types` gives the columns of a node and their types in
+        Spark."""
         return stages(sink, f"{self.id}-{sink.topic}", types, real_time=self.wants_real_time)
 
     def start(self) -> Running:
@@ -324,9 +324,9 @@ class App:
         return Running(self, say)
 
     def run(self, *, http_port: int | None = None) -> None:
-        """Start all pipelines, say what is under way and what runs, and wait until Ctrl-C. With `http_port` the app's
-        queries and tables can be asked for over HTTP, on this machine (`pipelines.api`). What keeps it from running, or
-        ends it, ends the program with a sentence; `start` raises it."""
+        """Start all pipelines, print the steps of the start and the queries that run, and wait until Ctrl-C. With
+        `http_port` the app's queries and tables are served over HTTP, on this machine (`pipelines.api`). An error
+        that prevents or ends the run ends the program with a sentence; `start` raises it."""
         from pessoa.streams.running import PipelineFailed
 
         try:
@@ -349,7 +349,8 @@ class App:
                 running.wait()
 
     def store(self, name: str) -> Store:
-        """The rows of a table of this app, called like its topic, or as `stored` named it: see queryable_state.py."""
+        """Return the rows of a table of this app, by the name of its topic or that given by `stored`: see
+        queryable_state.py."""
         from pessoa.pipelines.registry_values import registry_values
         from pessoa.streams.queryable_state import Store
 
@@ -376,8 +377,8 @@ class App:
             self._tables.close()
 
     def test(self, topics: Mapping[str, Sequence[object]], *, spark: Any = None) -> dict[str, list[Record]]:
-        """What the pipelines make of these records, by topic: see trial.py. `spark` is a session to use instead of a
-        Spark that is started for this."""
+        """Return the records that the pipelines write for these input records, by topic: see trial.py. `spark` is a
+        session to use instead of a Spark that is started for this."""
         from pessoa.pipelines import in_memory
         from pessoa.pipelines.registry_formats import resolve_schemas
         from pessoa.streams import trial
@@ -406,7 +407,8 @@ class App:
         return found
 
     def learn(self, plan: Node, samples: Mapping[str, Sequence[bytes | None]]) -> Node:
-        """The plan with the columns of undescribed JSON, as far as there are records of its topic."""
+        """Return the plan with the columns of JSON sources that the user did not describe, learnt from samples of
+        their topics. Raises PlanRefused if no sample is a JSON object."""
         whole = with_inputs(plan, tuple(self.learn(each, samples) for each in inputs(plan)))
         if not isinstance(whole, Source) or whole.value.kind != "json" or whole.value.columns:
             return whole
@@ -420,12 +422,12 @@ class App:
 
 
 def changelog_of(app_id: str, name: str) -> str:
-    """The topic of a table that is kept under a name, as Kafka Streams calls it."""
+    """Return the topic of a table that is kept under a name, as Kafka Streams calls it."""
     return f"{app_id}-{name}-changelog"
 
 
 def stored_tables(app: App) -> dict[str, StoredTable]:
-    """The tables that can be asked for: those that the app writes, and those that it reads."""
+    """Return the tables that can be queried, by name: those that the app writes, and those that it reads."""
     from pessoa.streams.queryable_state import StoredTable
 
     found: dict[str, StoredTable] = {}
@@ -453,7 +455,8 @@ def stored_tables(app: App) -> dict[str, StoredTable]:
 
 
 def finish_sink(plan: Node) -> Node:
-    """The sink with the format of its value, now that the columns are known, and the window's columns if it has any."""
+    """Return the sink with the format of its value, now that the columns are known, and with the window's columns if
+    it has a window."""
     if not isinstance(plan, Sink):
         return plan
     made = shape(plan)
@@ -465,7 +468,7 @@ def finish_sink(plan: Node) -> Node:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether the value is a single value, and not an object with one field."""
+    """Whether the node's value is a single value, and not an object with one field."""
     match node:
         case Source():
             return node.value.kind in PRIMITIVES

@@ -58,7 +58,7 @@ _NAME = re.compile(r"(`[^`]+`|\w+)\Z")
 
 
 def columns(expressions: Iterable[str], named: dict[str, str]) -> tuple[Column, ...]:
-    """ "valor", "valor * 2 AS dobro" and dobro="valor * 2" as columns."""
+    """Return the columns of expressions such as "valor", "valor * 2 AS dobro" and dobro="valor * 2"."""
     found = []
     for expression in expressions:
         if match := _AS.match(expression.strip()):
@@ -71,7 +71,7 @@ def columns(expressions: Iterable[str], named: dict[str, str]) -> tuple[Column, 
 
 
 class _Flow(Generic[K, V]):
-    """What streams and tables have in common."""
+    """The part that streams and tables share: a node of the plan, and the app that it belongs to."""
 
     def __init__(self, app: App, node: Node, value_type: type | None = None) -> None:
         self._app = app
@@ -93,8 +93,8 @@ class _Flow(Generic[K, V]):
         value: Serde[object] | str | None = None,
         windows: bool = True,
     ) -> None:
-        """Write to a topic. Keys keep their format where they can; values are JSON unless something else is said.
-        `windows`: the value of a windowed table says its window_start and window_end too."""
+        """Write the rows to a topic. Keys keep their format where they can; values are JSON unless `value` is given.
+        With `windows` the value of a windowed table has the columns window_start and window_end too."""
         self._app.add_sink(self.node, topic, key, value, windows=windows)
 
     def _apply(self, function: Callable[..., object], returns: object) -> tuple[Node, type | None]:
@@ -111,15 +111,15 @@ class _Flow(Generic[K, V]):
 
 class Stream(_Flow[K, V]):
     def filter(self, condition: str | Callable[[V], bool] | Unchecked) -> Stream[K, V]:
-        """Only the rows for which the condition holds."""
+        """Return the rows for which the condition holds."""
         return Stream(self._app, self._condition(condition), self._type)
 
     def select(self, *expressions: str, **named: str) -> Stream[K, Row]:
-        """The value becomes these columns: select("produto", "valor * 2 AS dobro", triplo="valor * 3")."""
+        """Return rows whose value has these columns: select("produto", "valor * 2 AS dobro", triplo="valor * 3")."""
         return Stream(self._app, Project(self.node, columns(expressions, named)))
 
     def with_columns(self, **named: str) -> Stream[K, Row]:
-        """The value gets these columns in addition, or anew."""
+        """Return the rows with these columns added to the value; a column of the same name is replaced."""
         return Stream(self._app, Project(self.node, columns((), named), keep=True))
 
     @overload
@@ -131,7 +131,7 @@ class Stream(_Flow[K, V]):
     @overload
     def map_values(self, function: Callable[[V], V2]) -> Stream[K, V2]: ...
     def map_values(self, function: str | Callable[..., object], *, returns: object = None) -> Stream[K, Any]:
-        """The value becomes what the function makes of it; an expression gives a plain value."""
+        """Return rows with the function's result as value; an expression gives a single value, not an object."""
         if isinstance(function, str):
             return Stream(self._app, Project(self.node, (Column(VALUE, function),)))
         node, made = self._apply(function, returns)
@@ -144,7 +144,8 @@ class Stream(_Flow[K, V]):
     @overload
     def flat_map_values(self, function: Callable[[V], Iterable[V2]]) -> Stream[K, V2]: ...
     def flat_map_values(self, function: str | Callable[..., object], *, returns: object = None) -> Stream[K, Any]:
-        """A row for each value that the function gives, or for each element of the array that the expression is."""
+        """Return a row for each value that the function gives, or for each element of the array that the expression
+        gives."""
         if isinstance(function, str):
             return Stream(self._app, FlatMap(self.node, function))
         made = self._app.functions.plan(function, takes=self._type, returns=returns, many=True)
@@ -152,7 +153,7 @@ class Stream(_Flow[K, V]):
         return Stream(self._app, FlatMap(self.node, made, errors=self._app.errors), _as_type(element))
 
     def flat_map(self, function: Callable[[K, V], Iterable[tuple[K2, V2]]]) -> Stream[K2, V2]:
-        """A row for each pair of key and value that the function gives."""
+        """Return a row for each pair of key and value that the function gives."""
         made = self._app.functions.plan(function, takes=self._type, returns=None, with_key=True, many=True)
         pair = getattr(_element_hint(function), "__args__", (None, None))
         return Stream(self._app, FlatMap(self.node, made, errors=self._app.errors), _as_type(pair[1]))
@@ -162,7 +163,7 @@ class Stream(_Flow[K, V]):
     @overload
     def select_key(self, key: Callable[[V], K2], *, returns: type[K2] | None = None) -> Stream[K2, V]: ...
     def select_key(self, key: str | Callable[..., object], *, returns: object = None) -> Stream[Any, V]:
-        """The key becomes an expression, or what a function makes of the value. The value stays as it is."""
+        """Return the rows with a new key: an expression, or the function's result for the value. The value stays."""
         if isinstance(key, str):
             return Stream(self._app, Rekey(self.node, (Column(KEY, key),)), self._type)
         made = self._app.functions.plan(key, takes=self._type, returns=returns)
@@ -189,10 +190,10 @@ class Stream(_Flow[K, V]):
         timers: Timers = "none",
         grace: Duration | None = None,
     ) -> Stream[K, Any]:
-        """The rows of a key, in the order of their times, go to `processor.process(context, key, value)`, which gives
-        values. `context.state` is kept for the key. With `timers`, of the clock ("processing") or of the stream's time
-        ("event"), `context.set_timer(…)` has `processor.timer(context, key, time)` called. `grace` is how late a row
-        may be where timers are of the stream's time; a day if nothing is said."""
+        """Return the values that `processor.process(context, key, value)` gives, called with the rows of a key in
+        the order of their times. `context.state` is kept for the key. With `timers`, of the clock ("processing") or
+        of the stream's time ("event"), `context.set_timer(…)` has `processor.timer(context, key, time)` called.
+        `grace` is how late a row may be with "event" timers; a day by default."""
         if timers not in get_args(Timers):
             raise PlanRefused(f"timers are {', '.join(get_args(Timers))}, not {timers!r}")
         made = self._app.functions.plan_processor(processor, takes=self._type, returns=returns)
@@ -202,8 +203,8 @@ class Stream(_Flow[K, V]):
         return Stream(self._app, node, _as_type(hint))
 
     def distinct(self, *names: str, within: Duration | None = None) -> Stream[K, V]:
-        """Of the rows that are equal in these columns (all, if none are named) the first. Without `within` what was
-        seen is remembered for ever."""
+        """Return the first of the rows that are equal in these columns (all, if none are named). Without `within`,
+        rows are remembered for ever."""
         made = Distinct(self.node, names, 0 if within is None else milliseconds(within))
         return Stream(self._app, made, self._type)
 
@@ -211,36 +212,38 @@ class Stream(_Flow[K, V]):
         return Grouped(self._app, self.node)
 
     def group_by(self, *expressions: str, **named: str) -> Grouped[Any, V]:
-        """By columns, which become the key: group_by("cidade"), group_by(mes="month(rowtime)")."""
+        """Return the rows grouped by columns, which become the key: group_by("cidade"),
+        group_by(mes="month(rowtime)")."""
         return Grouped(self._app, Rekey(self.node, columns(expressions, named)))
 
     def union(self, *others: Stream[K, V]) -> Stream[K, V]:
-        """The rows of all of them; they have the same columns."""
+        """Return the rows of this stream and the others; all have the same columns."""
         return Stream(self._app, Union((self.node, *(other.node for other in others))), self._type)
 
     def through(self, topic: str, *, partitions: int = -1) -> Stream[K, V]:
-        """Write the rows to a topic and go on from there, in another query. In it key and value are JSON, with the
-        row's time as __rowtime. It is created if it is missing."""
+        """Write the rows to a topic and return the stream of that topic, read by another query. Its keys and values
+        are JSON, with the row's time as __rowtime. The topic is created if it is missing."""
         if not topic:
             raise PlanRefused("through which topic? repartition() takes one of ours")
         return Stream(self._app, Through(self.node, topic, _partitions(partitions)), self._type)
 
     def repartition(self, partitions: int = -1) -> Stream[K, V]:
-        """As through, with a topic that is named after the pipeline, …-repartition: what follows is a query of its own,
-        which reads as many partitions as are asked for."""
+        """Write the rows to a topic that is named after the pipeline, …-repartition, and return its stream as
+        `through` does: another query reads it, from as many partitions as are given."""
         return Stream(self._app, Through(self.node, "", _partitions(partitions)), self._type)
 
     def merge(self, *others: Stream[K, V]) -> Stream[K, V]:
-        """Kafka Streams' name for union."""
+        """Return the union; this is Kafka Streams' name for it."""
         return self.union(*others)
 
     def branch(self, *given: str | Callable[[V], bool] | Unchecked) -> list[Stream[K, V]]:
-        """A stream for each condition, of the rows for which it is the first that holds; the others are left out."""
+        """Return a stream for each condition, of the rows for which it is the first that holds; other rows are
+        dropped."""
         return [self.filter(each) for each in conditions(given, rest=False)]
 
     def split(self, *, rest: str = "", **given: str | Callable[[V], bool] | Unchecked) -> dict[str, Stream[K, V]]:
-        """As branch, by name: split(caras="valor > 10", medias="valor > 5", rest="baratas"); `rest` names the stream of
-        the rows that no condition takes."""
+        """Return the streams of `branch` by name: split(caras="valor > 10", medias="valor > 5", rest="baratas");
+        `rest` names the stream of the rows for which no condition holds."""
         if rest in given:
             raise PlanRefused(f"two branches are called {rest}")
         names = [*given, *([rest] if rest else [])]
@@ -248,12 +251,12 @@ class Stream(_Flow[K, V]):
         return {name: self.filter(each) for name, each in zip(names, found, strict=True)}
 
     def peek(self, look: Callable[[V], object] | Callable[[K, V], object]) -> Stream[K, V]:
-        """Call a function with each value, or key and value, and go on with the same rows. After a crash it may be
-        called again for some of them; with exactly-once too, since what it does is not undone."""
+        """Call a function with each value, or key and value, and return the same rows. After a crash it may be
+        called again for some of them; with exactly-once too, since its effects are not undone."""
         return self._observed(look, keeps=True)
 
     def foreach(self, do: Callable[[V], object] | Callable[[K, V], object], *, name: str = "") -> None:
-        """Call a function with each value, or key and value; nothing is written. The end of a pipeline."""
+        """Call a function with each value, or key and value, and end the pipeline; nothing is written."""
         self._app.add_effect(self._observed(do, keeps=False).node, name or getattr(do, "__name__", "foreach"))
 
     def _observed(self, look: Callable[..., object], *, keeps: bool) -> Stream[K, V]:
@@ -272,11 +275,12 @@ class Stream(_Flow[K, V]):
         prefix: str = "",
         how: How = "inner",
     ) -> Stream[K, Row]:
-        """Rows with equal keys. With a stream, `within` says how far apart they may be, (before, after) if that
-        differs; with a table, it is the table's row at that moment. `on` is an expression for the table's key, where
-        the stream has another. `lookup` says which row of a table is met: that of the stream's time ("by-time"), or
-        the one that is there ("latest"), in real time and what global tables do. `prefix` goes before the other side's
-        columns."""
+        """Return joined rows: each row of this stream with the rows of the other side that have its key. With a
+        stream, `within` is how far apart in time they may be, (before, after) if that differs; with a table, the
+        other row is the table's at that time. `on` is an expression for the table's key, where the stream has
+        another. `lookup` decides which row of a table is joined: that of the stream's time ("by-time"), or the
+        present one ("latest"), which runs in real time and is the default for global tables. `prefix` goes before
+        the other side's columns."""
         seen = lookup or ("latest" if isinstance(other, Table) and other.is_global else "by-time")
         if on:
             if within is not None:
@@ -295,7 +299,7 @@ class Stream(_Flow[K, V]):
         lookup: Lookup | None = None,
         prefix: str = "",
     ) -> Stream[K, Row]:
-        """As join, and rows of this side that find nothing come out too, with nulls."""
+        """Return rows as `join` does, and with nulls the rows of this side that have no match."""
         return self.join(other, within=within, grace=grace, on=on, lookup=lookup, prefix=prefix, how="left")
 
     def outer_join(
@@ -338,8 +342,9 @@ class Table(_Flow[K, V]):
     def join(
         self, other: Table[Any, V2], *, foreign_key: str = "", prefix: str = "", how: How = "inner"
     ) -> Table[K, Row]:
-        """The table of keys that both have; `how` "left" and "outer" keep those that one side has. `foreign_key` is an
-        expression over this table's columns for the other's key: many rows of this one then meet one of the other."""
+        """Return the table of the keys that both tables have; `how` "left" and "outer" also keep keys that one of
+        them has. `foreign_key` is an expression over this table's columns for the other's key: then many rows of
+        this table are joined with one of the other."""
         if foreign_key:
             node: Node = ForeignKeyJoin(self.node, other.node, foreign_key, how, prefix)
             with contextlib.suppress(ColumnsUnknown):
@@ -354,13 +359,14 @@ class Table(_Flow[K, V]):
         return self.join(other, prefix=prefix, how="outer")
 
     def stored(self, name: str) -> Table[K, V]:
-        """Keep the table under a name, in the compacted topic <app>-<name>-changelog: app.store(name) asks it."""
+        """Keep the table under a name, in the compacted topic <app>-<name>-changelog; app.store(name) reads its
+        rows."""
         self._app.add_store(self.node, name)
         return self
 
     def suppress(self) -> Table[K, V]:
-        """The windowed aggregate before it says its results once, when their windows are closed; its grace is then
-        also the time one waits."""
+        """Return the windowed aggregate with one final result for each window, emitted when the window closes; the
+        window's grace delays it too."""
         return Table(self._app, suppressed(self.node), self._type)
 
     def to_stream(self) -> Stream[K, V]:
@@ -379,19 +385,20 @@ class Grouped(Generic[K, V]):
         return f"<Grouped of {self._app.id}, {self._window or 'no windows'}>"
 
     def window(self, window: Window) -> Grouped[K, V]:
-        """Aggregate by time windows: tumbling(…), hopping(…), session(…)."""
+        """Return the groups divided into time windows: tumbling(…), hopping(…), session(…)."""
         return Grouped(self._app, self._node, window)
 
     def cogroup(self, name: str, **others: Grouped[K, Any]) -> Grouped[K, Row]:
-        """This group and others with the same key, to be aggregated together. Each side's value is one column under
-        the name that it is given: vendas.cogroup("v", d=devolucoes).aggregate(total="sum(v.valor) - sum(d.valor)")."""
+        """Return this group and others with the same key, to be aggregated together. Each side's value is one
+        column, named by its argument: vendas.cogroup("v", d=devolucoes).aggregate(total="sum(v.valor) -
+        sum(d.valor)")."""
         if self._window is not None or any(other._window is not None for other in others.values()):
             raise PlanRefused("windows come after cogroup: a.cogroup(…).window(…)")
         sides = {name: self._node, **{each: other._node for each, other in others.items()}}
         return Grouped(self._app, cogroup(sides))
 
     def aggregate(self, *expressions: str, **named: str) -> Table[K, Row]:
-        """SQL aggregates by name: aggregate(total="sum(valor)", maior="max(valor)")."""
+        """Return the table of SQL aggregates, by name: aggregate(total="sum(valor)", maior="max(valor)")."""
         made = columns(expressions, named)
         if self._window is not None and self._window.kind == "sliding":
             return Table(self._app, self._slide(made, self._window))
@@ -421,7 +428,7 @@ class Grouped(Generic[K, V]):
         return self.aggregate(**{name: f"avg({expression})"})
 
     def latest(self, expression: str, name: str = "latest") -> Table[K, Row]:
-        """Return the value of the row with the latest time."""
+        """Return the table with the expression's value in the row with the latest time."""
         return self.aggregate(**{name: f"max_by({expression}, rowtime)"})
 
 

@@ -24,7 +24,7 @@ Kind: TypeAlias = "str | dict[str, Kind] | list[Kind]"
 
 
 def learn_columns(samples: Iterable[bytes | None]) -> str:
-    """The columns in Spark's notation; empty if no sample is a JSON object."""
+    """Return the columns of JSON samples in Spark's notation; "" if no sample is a JSON object."""
     found: dict[str, Kind] = {}
     for sample in samples:
         try:

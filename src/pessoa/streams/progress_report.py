@@ -51,8 +51,8 @@ class ProgressReport:
             self._write("", passes=True)
 
     def say(self, sentence: str) -> None:
-        """A step begins: it is said now, and again while it lasts. Once everything runs, what is said is news, except
-        that Spark or a query is started again."""
+        """Print that a step begins; it is repeated while the step lasts. Once everything runs, sentences are printed
+        without repetition, except when Spark or a query is started again."""
         with self._mutex:
             if sentence.endswith("so far") or " so far (" in sentence:
                 self._write(f"… {sentence}", passes=True)
@@ -79,7 +79,7 @@ class ProgressReport:
             self.repeat_if_silent()
 
     def repeat_if_silent(self) -> None:
-        """Say again what is under way if nothing was said for INTERVAL_S."""
+        """Print the present step again, with its duration, if nothing was printed for INTERVAL_S."""
         with self._mutex:
             now_s = self._clock()
             if self._step and now_s >= self._said_s + INTERVAL_S:

@@ -33,7 +33,7 @@ FRESH_S = 30.0
 
 
 class StoredTable(NamedTuple):
-    """Where a table stands, and how its records are written."""
+    """The topic of a table, and the formats of its records."""
 
     topic: str
     key: Format
@@ -66,14 +66,14 @@ class Store:
         return f"<Store of {self._stored.topic}: {self._table.staleness()}>"
 
     def get(self, key: object, *, fresh: bool = False) -> Any:
-        """The value of a key; None if it has none."""
+        """Return the value of a key; None if the table has no such key."""
         self._refuse_windows("get", "windows")
         self._freshen(fresh)
         found = self._table.get(self._key(key))
         return None if found is None else self._value(found)
 
     def range(self, start: object = None, end: object = None, *, fresh: bool = False) -> Iterator[tuple[Any, Any]]:
-        """Keys and values from `start` to before `end`; None is open."""
+        """Yield keys and values from `start` to before `end`; None means no bound."""
         self._refuse_windows("range", "windows")
         self._freshen(fresh)
         first, last = (None if key is None else self._key(key) for key in (start, end))
@@ -91,8 +91,8 @@ class Store:
         *,
         fresh: bool = False,
     ) -> Iterator[WindowedRow]:
-        """The windows of a key that begin from `start` to before `end`, the oldest first; without a key, those of all
-        keys, one key after the other."""
+        """Yield the windows of a key that begin from `start` to before `end`, the oldest first; without a key, those
+        of all keys, one key after the other."""
         window = self._stored.window
         if window is None:
             raise PlanRefused(f"{self._stored.topic} has no windows: ask for get({key!r})")
@@ -113,11 +113,11 @@ class Store:
                 yield row
 
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return self._table.count()
 
     def staleness(self) -> Staleness:
-        """How many offsets the store lacks, and the moment by which everything written is in it."""
+        """Return how many offsets the store is behind its topic, and the time up to which it has everything written."""
         return self._table.staleness()
 
     def _windowed_row(self, entry: Entry) -> WindowedRow:

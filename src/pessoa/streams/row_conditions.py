@@ -13,8 +13,8 @@ from pessoa.pipelines.plan import PlanRefused
 
 
 class FirstMatch:
-    """True for rows that match the last of these conditions and none before it; without a last one, for rows that match
-    none."""
+    """A condition that holds for rows that match the last of these conditions and none before it; without a last
+    one, for rows that match none."""
 
     def __init__(self, before: Sequence[Callable[..., object]], last: Callable[..., object] | None) -> None:
         self._before = tuple(before)
@@ -28,7 +28,8 @@ class FirstMatch:
 
 
 class Observer:
-    """Calls a function with each row, of the value or of key and value, and holds always, or never."""
+    """A condition that calls a function with the value, or key and value, of each row, and holds for all rows or for
+    none."""
 
     def __init__(self, function: Callable[..., object], *, keeps: bool) -> None:
         self._function = function
@@ -56,8 +57,8 @@ def _resemble(made: object, function: Callable[..., object], prefix: str = "") -
 
 
 def conditions(given: Sequence[str | Callable[..., object]], *, rest: bool) -> list[str | Callable[..., object]]:
-    """What takes the rows of each branch: those for which its condition is the first that holds. `rest` adds one for
-    the rows that none takes."""
+    """Return a condition for each branch, which holds for the rows for which the given one is the first that holds.
+    `rest` adds a condition for the rows of no branch."""
     if not given:
         raise PlanRefused("a stream is split by one condition or more")
     if len({isinstance(each, str) for each in given}) > 1:

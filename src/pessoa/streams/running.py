@@ -59,7 +59,7 @@ RECORDS_PER_BATCH = 250_000
 
 
 class PipelineFailed(Exception):
-    """A query gave up, or could not begin; the sentence says why."""
+    """A query failed for good, or could not start; the sentence says why."""
 
 
 def home_of(app: App) -> Path:
@@ -136,7 +136,7 @@ class Running:
             self.stop()
 
     def serve(self, port: int) -> str:
-        """Answer over HTTP on this machine; returns the address."""
+        """Serve the app's queries and tables over HTTP on this machine; return the address."""
         from pessoa.pipelines.api import pipelines_app
         from pessoa.web.serving import ThreadedServer
 
@@ -147,13 +147,13 @@ class Running:
         return self._server.url
 
     def check(self) -> None:
-        """Raises PipelineFailed if a query has given up."""
+        """Raise PipelineFailed if a query has failed for good."""
         for query in self.status():
             if query.state == "FAILED":
                 raise PipelineFailed(f"{query.id} gave up: {query.error}")
 
     def stop(self) -> None:
-        """Stop all queries. The app goes on from here when it is started again."""
+        """Stop all queries. When the app is started again, they go on where they stopped."""
         if not self._stopped.is_set():
             self._stopped.set()
             if self._server is not None:
@@ -194,7 +194,7 @@ class Running:
         return AdminClient({**self._settings})
 
     def _samples(self, topic: str) -> list[bytes | None]:
-        """The first records of each partition."""
+        """Return the values of the first records of the topic's partitions."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
         consumer = Consumer(
@@ -245,7 +245,7 @@ class Running:
         return in_limited_batches(stage.plan) if self._app.why_slow(stage.plan) else stage.plan
 
     def _speed(self, stage: Stage) -> Speed | None:
-        """Return the speed that the app asks for, if the query can run at it."""
+        """Return the speed in the app's settings; None if it is real-time and the query cannot run in that mode."""
         return None if self._app.speed == "real-time" and why_not_real_time(stage.plan) else self._app.speed
 
     def _types(self, node: Node) -> Mapping[str, str]:
@@ -258,11 +258,10 @@ class Running:
 
 
 def in_limited_batches(plan: Node) -> Node:
-    """The plan with at most RECORDS_PER_BATCH of each batch, where it makes no difference how a topic is cut.
-
-    It does where rows of two sources meet, which must be read equally far, and where a watermark follows the records:
-    in a batch it moves with the fastest partition, and what comes later in another one would be late.
-    """
+    """Return the plan with at most RECORDS_PER_BATCH records in each batch, if the division into batches does not
+    change its results. It does for plans with two sources, which must be read equally far, and for those with a
+    watermark: within a batch it moves with the fastest partition, and later records of another partition would be
+    late."""
     nodes = every(plan)
     is_free = all(
         isinstance(node, Source | Project | Apply | Filter | FlatMap | Rekey | Sink)

@@ -63,7 +63,7 @@ def delimited(schema: Schema = "", delimiter: str = ",") -> Serde[object]:
 
 
 def avro(schema: str = "", *, subject: str = "") -> Serde[Row]:
-    """Avro with the schema registry: the latest schema of the subject, or this one."""
+    """Return the serde for Avro with the schema registry: the latest schema of the subject, or the given one."""
     return Serde(Format("avro", schema=schema, subject=subject))
 
 

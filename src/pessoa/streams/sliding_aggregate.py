@@ -32,7 +32,8 @@ _FOLDS: dict[str, Callable[[Numbers], float | None]] = {
 
 
 class SlidingAggregate:
-    """A processor: values are the arguments of the aggregates, in columns a0, a1, …"""
+    """A processor that computes the aggregates of sliding windows. Its input values are the arguments of the
+    aggregates, in columns a0, a1, …"""
 
     def __init__(self, columns: Sequence[Column], size_ms: int, grace_ms: int) -> None:
         self.arguments: list[Column] = []
@@ -52,7 +53,7 @@ class SlidingAggregate:
 
     @property
     def returns(self) -> str:
-        """The columns of the results."""
+        """The columns of the results, in Spark's notation."""
         kinds = [f"`{name}` {'BIGINT' if fold == 'count' else 'DOUBLE'}" for name, fold in self._folds]
         return ", ".join(["window_start TIMESTAMP", "window_end TIMESTAMP", *kinds])
 

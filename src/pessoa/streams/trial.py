@@ -36,7 +36,7 @@ _SERDES = {"int": "integer"}
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A record that goes into a trial, or came out of one."""
+    """An input or output record of a trial."""
 
     key: Any = None
     value: Any = None
@@ -57,7 +57,7 @@ def as_record(given: object) -> Record:
 def encode_records(
     topics: Mapping[str, Sequence[object]], sources: Mapping[str, Source]
 ) -> dict[str, list[KafkaRecord]]:
-    """The records of all topics as bytes, in the formats of the sources that read them."""
+    """Return the records of all topics as bytes, in the formats of the sources that read them."""
     found: dict[str, list[KafkaRecord]] = {}
     number = 0
     for topic, given in topics.items():
@@ -114,7 +114,7 @@ def from_bytes(format_: Format, data: bytes | None) -> object:
 
 
 def decode_record(record: KafkaRecord, sink: Sink | None, made: Shape | None) -> Record:
-    """A record that a sink wrote; without a sink (a dead letter) as bytes."""
+    """Return the record that a sink wrote; without a sink (a dead letter) its key and value are bytes."""
     time = _START.fromtimestamp(record.timestamp_ms / 1000, datetime.UTC)
     headers = dict(record.headers)
     if sink is None or made is None:
@@ -129,7 +129,7 @@ def decode_record(record: KafkaRecord, sink: Sink | None, made: Shape | None) ->
 
 
 def without_registry(plan: Node) -> Node:
-    """The plan with JSON in place of the formats of a registry."""
+    """Return the plan with JSON in place of formats that need a schema registry."""
     from pessoa.pipelines.plan import inputs
 
     whole = with_inputs(plan, tuple(without_registry(each) for each in inputs(plan)))
@@ -147,7 +147,7 @@ def sources_of(plans: Iterable[Node]) -> dict[str, Source]:
 
 
 def in_order(sinks: Sequence[Sink]) -> list[Sink]:
-    """The sinks in an order in which a topic is written before it is read."""
+    """Return the sinks in an order in which a topic is written before it is read. Raises PlanRefused for a cycle."""
     waiting, ordered = list(sinks), []
     while waiting:
         written = {sink.topic for sink in waiting}

@@ -31,7 +31,8 @@ _MEMORY = "/memory"
 
 
 class Broker:
-    """`with Broker() as broker: broker.bootstrap_servers`. `settings` are Kafka's keys, with dots."""
+    """A broker in this process: `with Broker() as broker: broker.bootstrap_servers`. `settings` are Kafka's keys,
+    with dots."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, directory: str | Path | None = None) -> None:
         self._settings = dict(settings or {})
@@ -51,7 +52,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """A broker that is paused is running, and one that was killed or stopped is not."""
+        """Whether the broker was started and not stopped or killed. A paused broker is running."""
         return self._broker is not None
 
     @property
@@ -60,7 +61,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """`127.0.0.1:port`; the same after a restart."""
+        """The broker's address, `127.0.0.1:port`; the same after a restart."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -80,7 +81,7 @@ class Broker:
         self.finish_start()
 
     def begin_start(self) -> None:
-        """Start without waiting until the broker is ready: it may need other brokers for that."""
+        """Start without waiting until the broker is ready: for that it may need other brokers."""
         assert self._thread is None, f"{self!r} is running"
         self._thread = threading.Thread(target=self._run_loop, name="pessoa-broker", daemon=True)
         ready: Future[asyncio.AbstractEventLoop] = Future()
@@ -97,7 +98,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """Stop in order. Raises what went wrong inside, if something did."""
+        """Shut the broker down cleanly. Raises the first error that was not handled inside, if there was one."""
         if self._thread is None:
             return
         self.resume()
@@ -109,18 +110,19 @@ class Broker:
             raise self._bugs.pop(0)
 
     def leave(self) -> None:
-        """Move its leaders to other brokers (controlled shutdown). It still runs, and should be stopped next."""
+        """Move the broker's leaders to other brokers (controlled shutdown). It still runs, and should be stopped
+        next."""
         assert self._broker is not None, f"{self!r} is not running"
         self._call(self._broker.leave())
 
     def restart(self) -> None:
-        """Stop and start again on the same port with the same data."""
+        """Stop the broker and start it again on the same port with the same data."""
         self.stop()
         self.start()
 
     def kill(self, *, power_loss: bool = False) -> None:
-        """End it as `kill -9` does: nothing more is said or written. What was written is there, synced or not; with
-        `power_loss` only what was synced is, which a broker in memory alone can do."""
+        """End the broker as `kill -9` does: it sends and writes nothing more. What it wrote stays, synced or not;
+        with `power_loss` only what was synced stays, which needs a broker in memory."""
         assert self._thread is not None, f"{self!r} is not running"
         assert not power_loss or self._directory is None, "the power of a real disk cannot be cut"
         self.resume()
@@ -130,7 +132,7 @@ class Broker:
             self._end_thread()
 
     def pause(self) -> None:
-        """Hold it still, as SIGSTOP does: its connections stay, and no answer comes on them."""
+        """Stop the broker's thread, as SIGSTOP does: its connections stay open, and no request is answered."""
         assert self._loop is not None, f"{self!r} is not running"
         assert self._paused is None, f"{self!r} is paused"
         self._paused, holds = threading.Event(), threading.Event()
@@ -207,8 +209,8 @@ class Broker:
                 broker.failed.result()
 
     async def _die(self, power_loss: bool) -> None:
-        """A process that is killed is gone between two instructions. Here its code has to be ended, so first everything
-        is taken from it that it could do something with: sockets and disk."""
+        """End all tasks of the broker, as if its process was killed. A killed process stops between two
+        instructions, whereas these tasks run on until they are cancelled; so sockets and disk are taken away first."""
         assert self._broker is not None
         broker, self._broker = self._broker, None
         # The complaints of a broker that was killed are dropped.

@@ -73,7 +73,8 @@ class _Node(Broker):
 
 
 class Cluster:
-    """`with Cluster() as cluster: cluster.bootstrap_servers`. `settings` are Kafka's keys, the same for all brokers."""
+    """A cluster of brokers in this process: `with Cluster() as cluster: cluster.bootstrap_servers`. `settings` are
+    Kafka's keys, the same for all brokers."""
 
     def __init__(
         self, brokers: int = 3, settings: Mapping[str, str] | None = None, *, directory: str | Path | None = None
@@ -126,7 +127,7 @@ class Cluster:
     # Starting, stopping, hurting.
 
     def start(self, broker_id: int | None = None) -> None:
-        """Start one broker, or all that are not running; return when they may serve and the others know them."""
+        """Start one broker, or all that are not running; return when they can serve and all brokers know each other."""
         nodes = [node for node in self._of(broker_id) if not node.is_running]
         for node in nodes:
             node.begin_start()
@@ -135,7 +136,7 @@ class Cluster:
         self.wait_for(self._is_complete, "all brokers know each other")
 
     def stop(self, broker_id: int | None = None) -> None:
-        """Stop one broker, or all, in order."""
+        """Shut one broker down cleanly, or all."""
         nodes = [node for node in self._of(broker_id) if node.is_running]
         if broker_id is None:
             self.heal()
@@ -163,7 +164,7 @@ class Cluster:
         self._wires.cut(one, other)
 
     def isolate(self, broker_id: int) -> None:
-        """Cut a broker off from all others."""
+        """Partition the network between a broker and all others."""
         for other in self._nodes:
             if other != broker_id:
                 self.partition(broker_id, other)
@@ -174,11 +175,11 @@ class Cluster:
     # Looking.
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The broker that leads a partition, as soon as one that runs does."""
+        """Return the broker that leads a partition; wait until a running broker does."""
         return self.wait_for(lambda: self._leader_of(topic, partition), f"a leader of {topic}-{partition}")
 
     def controller(self) -> int:
-        """The node of the active controller, as soon as there is one."""
+        """Return the node id of the active controller; wait until there is one."""
         return self.wait_for(self._controller, "an active controller")
 
     def wait_until_in_sync(self, timeout_s: float = _TIMEOUT_S) -> None:
@@ -186,7 +187,7 @@ class Cluster:
         self.wait_for(self._is_in_sync, "all replicas in sync", timeout_s)
 
     def wait_for(self, look: Callable[[], T | None], what: str, timeout_s: float = _TIMEOUT_S) -> T:
-        """Wait until `look` returns something true, and return that."""
+        """Call `look` until it returns something true, and return that."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             found = look()
@@ -196,7 +197,8 @@ class Cluster:
             time.sleep(_POLL_S)
 
     def _leader_of(self, topic: str, partition: int) -> int | None:
-        """Return the broker with the newest leader epoch of those that take themselves for the leader."""
+        """Return the broker that leads the partition by its own image; that with the newest leader epoch if several
+        do."""
         newest, found = -1, None
         for node_id in self.running:
             known = self._image_of(node_id).topics.by_name.get(topic)
@@ -256,7 +258,7 @@ def _replication(brokers: int) -> dict[str, str]:
 
 
 def _each(nodes: list[_Node], act: Callable[[Broker], None]) -> None:
-    """Call for all brokers at once; raise the first failure when all are done."""
+    """Call `act` for all brokers at once, in threads; raise the first failure when all are done."""
     from concurrent.futures import ThreadPoolExecutor
 
     if not nodes:
@@ -274,12 +276,10 @@ def _under(directory: str | Path, node_id: int) -> Path:
 
 
 def _free_ports(count: int) -> Iterator[tuple[int, int]]:
-    """Pairs of ports that no other process is given for the next minute.
-
-    A port that is merely free may be another's before a broker listens on it. One that has just seen a connection
-    closed from the server's side rests in TIME_WAIT: the system gives it to no process, yet lets a server with
-    SO_REUSEADDR, as that of an event loop is, listen on it. All are held until all are known, so that they differ.
-    """
+    """Yield pairs of ports that the system gives to no other process for the next minute. A port that is merely free
+    may be taken before a broker listens on it. A port on which the server has just closed a connection is in
+    TIME_WAIT: the system gives it to no process, yet lets a server with SO_REUSEADDR, as that of an event loop is,
+    listen on it. All servers stay open until all ports are known, so that the ports differ."""
     ports: list[int] = []
     with ExitStack() as held:
         for _ in range(count):

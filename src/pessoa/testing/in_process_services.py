@@ -37,7 +37,7 @@ class _Service(ABC):
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:port`."""
+        """The service's address, `http://127.0.0.1:port`."""
         assert self._server is not None, "the service is not running"
         return self._server.url
 
@@ -65,7 +65,7 @@ class _Service(ABC):
 
 
 class SchemaRegistry(_Service):
-    """`with SchemaRegistry(kafka.bootstrap_servers) as registry: registry.url`."""
+    """A schema registry in this process: `with SchemaRegistry(kafka.bootstrap_servers) as registry: registry.url`."""
 
     def __init__(self, bootstrap_servers: str, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(
@@ -86,7 +86,8 @@ class SchemaRegistry(_Service):
 
 
 class RestProxy(_Service):
-    """`with RestProxy(kafka.bootstrap_servers, schema_registry=registry.url) as proxy: proxy.url`."""
+    """A REST proxy in this process: `with RestProxy(kafka.bootstrap_servers, schema_registry=registry.url) as proxy:
+    proxy.url`."""
 
     def __init__(
         self, bootstrap_servers: str, settings: Mapping[str, str] | None = None, *, schema_registry: str | None = None
@@ -102,11 +103,9 @@ class RestProxy(_Service):
 
 
 class KsqlServer(_Service):
-    """`with KsqlServer(kafka.bootstrap_servers) as ksql: ksql.run("CREATE STREAM …;")`.
-
-    Persistent queries run on Spark, which starts with the first of them (`pessoa[spark]`); statements, INSERT, push and
-    pull queries need none.
-    """
+    """A ksql server in this process: `with KsqlServer(kafka.bootstrap_servers) as ksql: ksql.run("CREATE STREAM
+    …;")`. Persistent queries run on Spark, which starts with the first of them (`pessoa[spark]`); statements,
+    INSERT, push and pull queries do not need it."""
 
     def __init__(
         self, bootstrap_servers: str, settings: Mapping[str, str] | None = None, *, schema_registry: str | None = None
@@ -124,11 +123,13 @@ class KsqlServer(_Service):
         self._home.cleanup()
 
     def run(self, statements: str, properties: Mapping[str, str] | None = None) -> list[dict[str, object]]:
-        """Run statements, and return their entities; AssertionError with the server's message if one is refused."""
+        """Run statements and return their entities. Raises AssertionError with the server's message if one is
+        refused."""
         return self._client(lambda client: client.statements(statements, properties or {}, {}))
 
     def rows(self, query: str, properties: Mapping[str, str] | None = None) -> list[list[object]]:
-        """Return the rows of a query that ends: a pull query, or one with LIMIT; from the first record."""
+        """Return the rows of a query that ends (a pull query, or one with LIMIT), read from the first record of its
+        topics."""
         import json
 
         def read(client: KsqlClient) -> list[list[object]]:

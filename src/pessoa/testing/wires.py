@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class Wires:
-    """Which pairs are cut; every network asks here. Used from many threads."""
+    """The pairs of brokers between which the network is partitioned; the network of every broker looks them up here.
+    Used from many threads."""
 
     def __init__(self) -> None:
         self.owners: dict[int, int] = {}  # port → broker
@@ -36,7 +37,7 @@ class Wires:
         return f"<Wires: cut between {sorted(map(sorted, self._cut))}>"
 
     def network_of(self, broker_id: int) -> WiredNetwork:
-        """A new network: a broker that starts again has lost all its connections."""
+        """Return a new network for a broker that starts: its connections from before are lost."""
         network = self._networks[broker_id] = WiredNetwork(self, broker_id)
         return network
 
@@ -62,7 +63,7 @@ class Wires:
 
 
 class WiredNetwork:
-    """The network of one broker."""
+    """The network of one broker: the system's, with connections that are held while their peer is partitioned off."""
 
     def __init__(self, wires: Wires, broker_id: int) -> None:
         self._wires = wires
@@ -115,7 +116,7 @@ class WiredNetwork:
 
 
 class _Wrapped(asyncio.BufferedProtocol):
-    """Hands everything on to the real protocol, but with a transport that can be held."""
+    """A protocol that passes every call to the real protocol, with a transport that can be held."""
 
     def __init__(self, network: WiredNetwork, peer: int, protocol: asyncio.BaseProtocol) -> None:
         self._network = network
@@ -149,7 +150,8 @@ class _Wrapped(asyncio.BufferedProtocol):
 
 
 class HeldTransport:
-    """An asyncio transport that can be held; it has the methods that our connections use."""
+    """An asyncio transport that can be held: it neither sends nor receives then. It has the methods that our
+    connections use."""
 
     def __init__(self, inner: asyncio.Transport, protocol: asyncio.BaseProtocol, peer: int) -> None:
         self.peer = peer

@@ -48,7 +48,8 @@ class BadCall(ValueError):
 
 
 def tool_name(path: str) -> str:
-    """`/api/v1/topics/{topic}/messages` → topic_messages: a parameter takes the place of the word before it."""
+    """Return a tool's name for a path: `/api/v1/topics/{topic}/messages` → topic_messages. A parameter replaces the
+    word before it."""
     words: list[str] = []
     for segment in path.removeprefix(_PREFIX).split("/"):
         parameter = _PARAMETER.fullmatch(segment)
@@ -75,7 +76,7 @@ def described(name: str, row: Endpoint) -> dict[str, JsonValue]:
 
 
 def request_for(row: Endpoint, arguments: Mapping[str, object], outer: Request) -> Request:
-    """The request to an endpoint that a tool's call stands for, by the same caller. Raises `BadCall`."""
+    """Return the request to an endpoint for the call of a tool, with the same caller. Raises `BadCall`."""
     in_path = _PARAMETER.findall(row.path)
     known = {*in_path, *(one.name for one in row.query)}
     strange = sorted(set(arguments) - known)

@@ -90,7 +90,7 @@ async def _draw_acls(visit: Visit) -> None:
 
 
 def _open_recipe(visit: Visit) -> None:
-    """The dialog that makes all ACLs that a producer, a consumer or an application of Streams needs."""
+    """Open the dialog that creates all ACLs which a producer, a consumer or a Streams application needs."""
     t = visit.t
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
         visit.html(tag("h2", t("Let an application in")))

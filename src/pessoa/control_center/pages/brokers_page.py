@@ -111,7 +111,8 @@ async def _one(visit: Visit, broker: BrokerView) -> Html:
 
 
 async def _draw_logs(visit: Visit, broker: BrokerView) -> None:
-    """The broker's own logs, where they are files of this machine; else what to type where they are."""
+    """Draw the broker's own logs if they are files of this machine; else the command that shows them where the
+    broker runs."""
     t, home = visit.t, visit.center.config.home
     kind = visit.query("log", "error")
     path = log_path(home, broker.id, kind)

@@ -138,7 +138,7 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
 
 
 def _draw_kill(visit: Visit) -> None:
-    """Buttons that kill a broker of the `pessoa up` beside us, or the command for another cluster."""
+    """Draw buttons that kill a broker of the `pessoa up` on this machine, or the command for another cluster."""
     t = visit.t
     steps = t("Stop the leader of a partition in a terminal and watch its leadership move to an in-sync replica:")
     again = t("`pessoa up` starts it again, and it catches up.")

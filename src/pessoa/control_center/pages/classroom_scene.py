@@ -51,7 +51,8 @@ def _wide(visit: Visit, view: TopicView, scene: Scene) -> Html:
 
 
 def _tall(visit: Visit, view: TopicView, scene: Scene) -> Html:
-    """The same for a phone: the producer above, a rail from it to each partition, and in each partition its reader."""
+    """Return the scene for a phone: the producer above, a line from it to each partition, and in each partition its
+    reader."""
     t = visit.t
     step, top = 142, 96
     parts: list[Cell] = []
@@ -89,7 +90,7 @@ def _reader(visit: Visit, member: MemberState, y: float) -> Html:
 
 
 def _row(one: PartitionView, scene: Scene, x: float, y: float, count: int, *, is_fresh: bool) -> Html:
-    """The last messages of a partition as cells, with their keys, and the cell of the next."""
+    """Return the last messages of a partition as cells with their keys, and an empty cell for the next message."""
     sent = {each.offset: each for each in scene.sent if each.partition == one.partition}
     # What was acknowledged since the ends were asked counts.
     end = max([one.latest or 0, *(offset + 1 for offset in sent)])

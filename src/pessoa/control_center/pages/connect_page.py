@@ -69,13 +69,14 @@ def register(center: Center) -> None:
 
 
 async def topics_of(center: Center, name: str) -> list[str]:
-    """The topics that a connector has used. Raises an `HttpProblem`."""
+    """Return the topics that a connector has used. Raises an `HttpProblem`."""
     found: Any = await center.services.connect.ask("GET", f"/connectors/{quote(name, safe='')}/topics")
     return sorted(map(str, found.get(name, {}).get("topics", []))) if isinstance(found, dict) else []
 
 
 async def throughput(center: Center, one: ConnectorFacts, topics: list[str]) -> tuple[float | None, int | None]:
-    """Records per second that a connector writes or reads, and a sink's lag; None for what is not known yet."""
+    """Return the records per second that a connector writes or reads, and a sink's lag; None for what is not known
+    yet."""
     await center.watch.ends(topics)
     if one.kind == "source":
         rates = [rate for rate in map(center.watch.topic_rate, topics) if rate is not None]
@@ -212,7 +213,7 @@ async def _offsets(visit: Visit, name: str) -> Html:
 
 
 async def _dead_letters(visit: Visit, one: ConnectorFacts) -> Html:
-    """The newest records that a sink could not take, with the reason where its headers say it."""
+    """Return a card with the newest records that a sink could not write, with the reason from their headers."""
     t, topic = visit.t, one.dead_letter_topic
     if one.kind != "sink":
         return Html("")

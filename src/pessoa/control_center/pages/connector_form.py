@@ -23,10 +23,10 @@ _OF_THE_FORM = ("name", "connector.class")
 
 
 class ConnectorForm:
-    """One open form: fields by the key of their setting."""
+    """An open form of a connector: its fields by the key of their setting."""
 
     def __init__(self, visit: Visit, known: dict[str, str]) -> None:
-        """`known` is the configuration of a connector that is there."""
+        """`known` is the configuration of an existing connector."""
         self._visit = visit
         self._known = known
         self.plugin = known.get("connector.class", "")
@@ -36,7 +36,7 @@ class ConnectorForm:
         self._hidden: set[str] = set()
 
     def config(self) -> dict[str, str]:
-        """What is filled in, and what the connector has that the plugin's table does not name."""
+        """Return the filled-in settings, and those of the connector that the plugin's table does not name."""
         kept = {key: value for key, value in self._known.items() if key not in self._fields}
         given = {
             key: self._known[key] if key in self._hidden and one.value == HIDDEN else one.value
@@ -67,7 +67,7 @@ class ConnectorForm:
             self._fields[key] = field
 
     def _shown(self, row: dict[str, Any]) -> str:
-        """What a field shows at first."""
+        """Return the initial text of a field; a secret is hidden."""
         key = str(row["name"])
         value = self._known.get(key, "")
         if not value or not (row.get("type") == "PASSWORD" or is_secret(key, value)):
@@ -76,7 +76,7 @@ class ConnectorForm:
         return HIDDEN
 
     async def validate(self) -> list[str]:
-        """What the plugin says is wrong, also shown at the fields. Raises an `HttpProblem`."""
+        """Return the errors that the plugin finds, and show them at their fields. Raises an `HttpProblem`."""
         path = f"/connector-plugins/{quote(self.plugin, safe='')}/config/validate"
         answer: Any = await self._visit.center.services.connect.ask("PUT", path, self.config())
         wrong = {str(one["value"]["name"]): self._without_secrets("; ".join(one["value"]["errors"]))
@@ -96,7 +96,7 @@ def is_first(row: dict[str, Any]) -> bool:
 
 
 async def open_form(visit: Visit, connector: str | None = None) -> None:
-    """The dialog; with a connector's name it changes that one."""
+    """Open the dialog that creates a connector, or changes the one with this name."""
     demand(visit.person, "editor")
     t, connect = visit.t, visit.center.services.connect
     known: Any = {}

@@ -145,7 +145,7 @@ class Visit:
 
     @property
     def person(self) -> Person:
-        """The visitor, with the role of this moment; 401 once the session has ended."""
+        """The user of the page, with the present role. Raises the problem 401 once the session has ended."""
         found = self.center.accounts.of_session(self.request.cookies.get(COOKIE))
         if found is None:
             raise HttpProblem(401, self.t("The session has ended: log in again."))
@@ -160,7 +160,7 @@ class Visit:
         return False
 
     def leave_with_session(self) -> None:
-        """Lead to the login at the moment when the session ends: what was shown is not left on the screen."""
+        """Redirect to the login page at the moment when the session ends, so that no data stays on the screen."""
         accounts, token = self.center.accounts, self.request.cookies.get(COOKIE)
         if not accounts.demands_login:
             return
@@ -195,7 +195,7 @@ class Visit:
         ui.navigate.to(path)
 
     def html(self, content: Html | None = None) -> ui.html:
-        """An element whose content was escaped when it was made."""
+        """Return an element for HTML; its content must be escaped already."""
         return ui.html(str(content or ""), sanitize=False)
 
     def live(self, seconds: float, redraw: Callable[[], Awaitable[None]]) -> None:
@@ -251,7 +251,7 @@ class Visit:
         why_not: str | None = None,
         primary: bool = True,
     ) -> ui.button:
-        """A button that is greyed out, with the reason, for a visitor who may not."""
+        """Return a button. If the user lacks the role it is disabled, with the reason as its tooltip."""
         found = ui.button(text, on_click=lambda: self.act(act), color=None)
         found.props("no-caps unelevated" if primary else "no-caps outline")
         found.classes("primary" if primary else "secondary")
@@ -263,7 +263,7 @@ class Visit:
         return found
 
     def on(self, event: str, act: Callable[..., Any]) -> None:
-        """Do something when the page emits an event."""
+        """Call `act` when the page emits an event."""
 
         async def run(given: events.GenericEventArguments) -> None:
             await self.act(act, given)
@@ -284,12 +284,13 @@ class Visit:
 
 
 def login_address(request: Request) -> str:
-    """The login, which leads back to this page."""
+    """Return the URL of the login page, which leads back to this page."""
     return f"/login?next={quote(request.url.path + (f'?{request.url.query}' if request.url.query else ''))}"
 
 
 def page(center: Center, path: str, active: str, title: str) -> Callable[[Callable[..., Awaitable[None]]], None]:
-    """Serve a handler at a path: its parameters behind `visit` are those of the path."""
+    """Return a decorator that serves a handler at a path: the handler's parameters after `visit` are those of the
+    path."""
 
     def register(handler: Callable[..., Awaitable[None]]) -> None:
         @functools.wraps(handler)
@@ -423,7 +424,7 @@ def _palette(visit: Visit) -> Callable[[], Awaitable[None]]:
 
 
 async def palette_targets(visit: Visit, text: str) -> list[tuple[str, str, str]]:
-    """Symbol, words and address of what the text finds: pages, then topics and groups."""
+    """Return symbol, text and URL of what matches the text: pages, then topics and groups."""
     wanted = text.casefold().strip()
     pages = [
         (symbol, visit.t(name), href)

@@ -62,7 +62,7 @@ async def content(visit: Visit) -> Html:
 
 
 async def _clusters(visit: Visit) -> Html:
-    """A tile for each cluster, where there are several."""
+    """Return a tile for each cluster if there are several."""
     t = visit.t
     if len(visit.center.clusters) == 1:
         return Html("")

@@ -141,7 +141,7 @@ async def read(center: Center) -> Catalogue:
 
 
 def is_query(text: str) -> bool:
-    """Whether rows come back as a stream: SELECT and PRINT."""
+    """Whether the statement is a query, whose rows come back as a stream: SELECT or PRINT."""
     at = _end_of(_SPACE, text, 0)
     while end := next((end for begin, end in _COMMENTS if text.startswith(begin, at)), None):
         found = text.find(end, at + 2)
@@ -190,13 +190,13 @@ def _draw_editor(visit: Visit, away: str | None) -> ui.codemirror:
 
 
 def _prepare_editor(editor: ui.codemirror, catalogue: Catalogue) -> None:
-    """Give the editor its colours and what it completes."""
+    """Give the editor its colours and the words that it completes."""
     words = msgspec.json.encode([one._asdict() for one in catalogue.words()]).decode()
     ui.timer(0.1, lambda: ui.run_javascript(f"prepareEditor({editor.id}, {words})"), once=True)
 
 
 def _queries(visit: Visit, found: Catalogue) -> dict[str, ui.html]:
-    """Draw the queries; the elements that show where each reads and writes, by its id."""
+    """Draw the queries; return by query id the elements that show which topics each reads and writes."""
     t = visit.t
     ways = {}
     with ui.element("section").classes("card"):
@@ -230,7 +230,7 @@ async def _act(visit: Visit, statement: str, role: str) -> None:
 
 
 def _way(visit: Visit, one: Query) -> Html:
-    """Return topics → topics of a query, with their rates."""
+    """Return the topics that a query reads → the topics that it writes, with their rates."""
 
     def ends(topics: tuple[str, ...]) -> Html:
         return join(

@@ -24,7 +24,7 @@ Value = Any
 
 
 class QueryRows:
-    """The columns of a query, its last rows, and how many came."""
+    """The columns of a query, its last rows, and the number of all rows."""
 
     def __init__(self) -> None:
         self.columns: list[str] = []
@@ -61,7 +61,7 @@ class QueryRows:
         return None
 
     def number_columns(self) -> list[str]:
-        """Columns that have a number in a row that is shown."""
+        """Return the columns that have a number in at least one of the shown rows."""
         return [
             name
             for at, name in enumerate(self.columns)
@@ -69,7 +69,8 @@ class QueryRows:
         ]  # fmt: skip
 
     def label_column(self, chosen: str) -> int:
-        """The column whose values the bars are named by: the first that is no number, or else the first."""
+        """Return the column whose values label the bars: the first that is no number, or else the first other than
+        `chosen`."""
         numbers = self.number_columns()
         return next(
             (at for at, name in enumerate(self.columns) if name not in numbers),
@@ -77,7 +78,7 @@ class QueryRows:
         )
 
     def bars(self, column: str) -> list[tuple[str, float]]:
-        """The newest value of each label, the largest value first."""
+        """Return the newest value of each label, the largest value first."""
         at, label = self.columns.index(column), self.label_column(column)
         found: OrderedDict[str, float] = OrderedDict()
         for _, row in self.rows:
@@ -126,7 +127,8 @@ def _draw_bars(found: QueryRows, column: str) -> Html:
 
 
 def column_names(schema: str) -> list[str]:
-    """The names of "`ID` INTEGER KEY, `NAME` STRING"; commas in types of structures do not part columns."""
+    """Return the names in "`ID` INTEGER KEY, `NAME` STRING"; commas within the types of structs do not separate
+    columns."""
     names, depth, start = [], 0, 0
     for at, letter in enumerate(schema + ","):
         depth += (letter in "<(") - (letter in ">)")

@@ -47,7 +47,7 @@ def register(center: Center) -> None:
 
 
 async def flows(center: Center) -> list[Flow]:
-    """Return everything that reads and writes topics, as far as the services tell."""
+    """Return everything that reads or writes topics, as far as the services that are up report it."""
     found: list[Flow] = []
     if (await center.services.connect.state()).is_up:
         found += await _connectors(center)
@@ -86,7 +86,8 @@ async def _connectors(center: Center) -> list[Flow]:
 
 
 async def _pipelines(center: Center) -> list[Flow]:
-    """Pipelines: what they read and write as their API tells, or what their groups have committed."""
+    """Return the pipelines with the topics that they read and write, by their API and by the committed offsets of
+    their groups."""
     groups = await center.watch.group_lags()
     try:
         answer: Any = await center.services.pipelines.ask("GET", "/queries")
@@ -96,7 +97,7 @@ async def _pipelines(center: Center) -> list[Flow]:
 
 
 def pipeline_flows(answer: JsonValue, committed: Mapping[str, Collection[str]]) -> list[Flow]:
-    """The flows in the pipelines' list of queries; `committed` are the topics of groups."""
+    """Return the flows in the pipelines' list of queries; `committed` has the topics of each group."""
 
     def topics(one: dict[str, JsonValue], key: str) -> set[str]:
         found = one.get(key)
@@ -114,7 +115,7 @@ def pipeline_flows(answer: JsonValue, committed: Mapping[str, Collection[str]]) 
 
 
 async def _ksql_queries(center: Center) -> list[Flow]:
-    """Persistent queries, with the topics of the streams and tables that they name."""
+    """Return the persistent queries, with the topics of the streams and tables that they name."""
     try:
         found = await read(center)
     except HttpProblem:

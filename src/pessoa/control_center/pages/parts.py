@@ -24,7 +24,8 @@ def join(parts: Iterable[Cell]) -> Markup:
 
 
 def tag(name: str, *content: Cell, **attributes: object) -> Markup:
-    """`tag("a", "text", href=url, cls="link")`; what is None is left out, `_` in names becomes `-`."""
+    """Return an HTML element: `tag("a", "text", href=url, cls="link")`. Attributes that are None are left out, `_`
+    in names becomes `-`."""
     said = join(
         Markup(' {}="{}"').format("class" if key == "cls" else key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()
@@ -46,8 +47,8 @@ def badge(text: str, tone: str = "plain") -> Markup:
 
 
 def table(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]], *, empty: str, numbers: Sequence[int] = ()) -> Markup:
-    """`numbers` are the columns that stand to the right. On a phone a row is a block: its first cell is the title, and
-    each of the others stands below the name of its column (`data-label`)."""
+    """Return an HTML table; `numbers` are the columns that are aligned to the right. On a phone a row is a block:
+    its first cell is the title, and each of the others is below the name of its column (`data-label`)."""
     labels = [_label(head) for head in heads]
 
     def head(at: int, one: Cell) -> Markup:
@@ -68,7 +69,7 @@ def table(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]], *, empty: str, 
 
 
 def _label(head: Cell) -> str:
-    """The words of a head, without its link and the arrow of its order."""
+    """Return the text of a head, without its link and the arrow of its order."""
     return (head.striptags() if isinstance(head, Markup) else str(head or "")).rstrip(" ↑↓")
 
 
@@ -93,7 +94,7 @@ def notice(text: Cell, tone: str = "muted") -> Markup:
 
 
 def chart(title: str, samples: Sequence[Sample], unit: str = "", tone: str = "a", empty: str = "") -> Markup:
-    """An area over time, with its last value in words."""
+    """Return an area chart over time as HTML, with the last value as text."""
     last = compact(samples[-1].value) if samples else "–"
     head = tag("div", tag("span", title), tag("strong", f"{last}{unit}"), cls="chart-head")
     if len(samples) < 2:
@@ -124,7 +125,7 @@ def bar(share: float, tone: str = "") -> Markup:
 
 
 def compact(number: float | None) -> str:
-    """1,234 → 1.23k; small numbers as they are."""
+    """Return a short text of a number: 1.23M for 1,234,567; numbers below 10,000 as they are, – for None."""
     if number is None:
         return "–"
     for bound, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):

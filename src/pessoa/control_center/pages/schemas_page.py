@@ -87,7 +87,7 @@ async def _draw_subject(visit: Visit, subject: str) -> None:
 
 
 def pretty(text: str) -> str:
-    """JSON with its lines indented; Protobuf as it is."""
+    """Return JSON with its lines indented; Protobuf unchanged."""
     try:
         return msgspec.json.format(text.encode(), indent=2).decode()
     except msgspec.DecodeError:

@@ -36,7 +36,7 @@ MAX_UPLOAD = 5 << 20
 
 
 class MessageView:
-    """What the page shows of one scan."""
+    """The part of the page that shows the messages and the progress of one scan."""
 
     def __init__(self, visit: Visit, scan: Scan, shown: ui.html, told: ui.html) -> None:
         self._visit = visit
@@ -239,7 +239,8 @@ def draw_message(visit: Visit, one: Message) -> Html:
 
 
 def pretty(value: JsonValue, bound: int | None = None) -> str:
-    """The value over several lines; where these are much more than the value, on one, cut behind `bound` characters."""
+    """Return the value over several lines; if these would be much longer than the value, on one line, truncated to
+    `bound` characters."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -275,7 +276,7 @@ def _serve_events(visit: Visit, topic: str, view: MessageView) -> None:
 
 
 async def read_one(visit: Visit, topic: str, partition: int, offset: int) -> Message:
-    """Return one message whole. 404 if it no longer exists."""
+    """Return one message with its whole value. Raises the problem 404 if it no longer exists."""
     query = MessageQuery(topic, "offset", offset, (partition,), 1, whole_values=True,
                          hidden=visit.center.hidden_paths(topic, visit.person))  # fmt: skip
     scan = await visit.center.messages(visit.person, query)
@@ -360,15 +361,16 @@ def open_producer(visit: Visit, topic: str, like: Message | None = None) -> None
 
 
 async def lines_of(file: FileUpload, t: Text) -> list[bytes]:
-    """The lines of a file that are not empty. 413 for a file that only a browser which is not ours would send."""
+    """Return the lines of a file that are not empty. Raises the problem 413 for a file over the limit, which our
+    page would not send."""
     if file.size() > MAX_UPLOAD:
         raise HttpProblem(413, t("The file has more than {size}.", size=bytes_text(MAX_UPLOAD)))
     return [line for line in (await file.read()).splitlines() if line.strip()]
 
 
 def _serde_choice(visit: Visit, part: str, like: Message | None) -> Callable[[], str]:
-    """A choice of the own serde that makes the bytes, where there is one; what was chosen, empty for the text itself.
-    A message that is sent again is made by the serde that has read it."""
+    """Draw a choice of the own serde that encodes the text, if there are any; return a function that returns the
+    chosen name, "" for the text itself. For a message that is sent again the serde that decoded it is chosen."""
     names = visit.center.decoder.serdes.writing_names()
     if not names:
         return lambda: ""

@@ -56,7 +56,7 @@ def register(center: Center) -> None:
 
 
 async def toggle_favourite(center: Center, user: str, topic: str) -> None:
-    """Make a topic a favourite, or no longer. 404 for one that there is not, which a favourite may have become."""
+    """Make a topic a favourite, or no longer. Raises the problem 404 for a new favourite that does not exist."""
     is_new = topic not in center.state.favourites_of(user)
     if is_new:
         await center.watch.topic_info(topic)
@@ -64,7 +64,7 @@ async def toggle_favourite(center: Center, user: str, topic: str) -> None:
 
 
 async def _download(visit: Visit) -> None:
-    """All topics that the search finds, on one sheet."""
+    """Send all topics that the search finds to the browser as one CSV file."""
     found = await visit.center.watch.topic_page(
         search=visit.query("q"), per_page=MAX_ROWS, internal=bool(visit.query("internal"))
     )
@@ -130,7 +130,7 @@ def _pager(visit: Visit, found: TopicPage) -> Html:
 
 
 def open_creation(visit: Visit, like: dict[str, str] | None = None, partitions: int = 3, replication: int = 0) -> None:
-    """The dialog that creates a topic; `like` are the settings of the topic that is cloned."""
+    """Open the dialog that creates a topic; `like` are the settings of the topic that is cloned."""
     t = visit.t
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
         visit.html(tag("h2", t("Clone a topic") if like is not None else t("Create a topic")))

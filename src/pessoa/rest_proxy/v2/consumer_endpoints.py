@@ -196,7 +196,8 @@ class ConsumerEndpoints:
         return json_response(request, [])
 
     async def committed(self, request: Request) -> Response:
-        """A GET with a body, which HTTP frowns on; without one there is nothing to look for."""
+        """Return the committed offsets of the partitions in the body. It is a GET with a body, which HTTP
+        discourages; without one the response is that of a missing partition."""
         body = await optional_body_of(request, _PARTITIONS)
         if body is None:
             self._proxy.consumers.find(_key(request))
@@ -223,7 +224,7 @@ class ConsumerEndpoints:
 
 
 def wanted_of(group: str, body: CreateConsumer, server_id: str) -> Wanted:
-    """What a create request asks for, checked."""
+    """Return the checked settings of a create request."""
     name = body.id or body.name
     if not name:
         name = f"rest-consumer-{server_id + '-' if server_id else ''}{uuid4()}"
@@ -296,7 +297,7 @@ def _offset(each: OffsetOfPartition) -> int:
 
 
 def _time_ms(each: TimeOfPartition) -> int:
-    """ISO 8601, or milliseconds since 1970."""
+    """Return the time in milliseconds since 1970; it is given as such, or in ISO 8601."""
     if isinstance(each.timestamp, int):
         if not 0 <= each.timestamp < MAX_INT64:
             raise unprocessable("timestamp must be greater than or equal to 0")

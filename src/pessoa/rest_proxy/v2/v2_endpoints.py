@@ -24,7 +24,7 @@ def v2_endpoints(proxy: Proxy) -> Rows:
 
 
 def _topic_endpoints(proxy: Proxy) -> Rows:
-    """Metadata, and produce."""
+    """Return the endpoints for metadata and for produce."""
     metadata = MetadataEndpoints(proxy)
     produce = ProduceEndpoints(proxy)
     return [

@@ -34,7 +34,7 @@ E = TypeVar("E", bound=IntEnum)
 
 
 class Entry(Protocol):
-    """Who may do what, as either of Kafka's answers has it."""
+    """A principal's permission, with the fields that both of Kafka's responses have."""
 
     principal: str
     host: str
@@ -187,7 +187,7 @@ def acl_of(links: Links, resource: tuple[int, str, int], found: Entry) -> Acl:
 
 
 def _place(links: Links, acl: Acl | CreateAcl) -> str:
-    """An ACL has no name of its own: it is the answer to the search for all its fields."""
+    """Return the URL of an ACL. It has no name of its own, so the URL is a search with all its fields."""
     fields = {
         "resource_type": acl.resource_type,
         "resource_name": acl.resource_name,
@@ -219,7 +219,7 @@ def _filter(request: Request, *, must_be_exact: bool) -> Filter:
 
 
 def _pattern(text: str, *, must_be_given: bool) -> int:
-    """A deletion may say MATCH or ANY, but must say something."""
+    """Return the number of a pattern type, which may be MATCH or ANY; a deletion must give one."""
     if must_be_given and not text:
         raise bad_request("pattern_type must be specified")
     return _member(PatternType, text or "ANY", "pattern_type")
@@ -233,7 +233,7 @@ def _member(kind: type[E], text: str, key: str) -> int:
 
 
 def _exact(kind: type[E], text: str, key: str) -> int:
-    """A value that is not a wildcard."""
+    """Return the number of a value that is not a wildcard."""
     if not text or text.upper() in ("ANY", "MATCH"):
         raise bad_request(f"{key} must be specified, and not {text or 'left out'}")
     return _member(kind, text, key)

@@ -104,7 +104,7 @@ _ALTER_TOPICS = decoder(AlterTopics)
 
 
 class ConfiguredResource(NamedTuple):
-    """`name` is the resource's name for Kafka: a topic, a broker's id, or nothing for all brokers."""
+    """A resource with configs. `name` is its name for Kafka: a topic, a broker's id, or empty for all brokers."""
 
     kind: int
     name: str
@@ -154,7 +154,7 @@ ALL_BROKERS = ConfiguredResource(BROKER, "", ("broker-configs",))
 
 
 class ConfigEndpoints:
-    """The five verbs for one kind of resource, which the subclass finds from a request."""
+    """The five operations on the configs of one kind of resource, which the subclass finds from a request."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -222,7 +222,8 @@ class TopicConfigEndpoints(ConfigEndpoints):
         return json_response(request, links.collection("KafkaTopicConfig", data, "topics", "-", "configs"))
 
     async def alter_many(self, request: Request) -> Response:
-        """Each topic by itself: those that fail are told, the others are changed."""
+        """Alter the configs of several topics, each by itself: the response lists those that fail, the others are
+        changed."""
         await links_of(self._proxy, request)
         body = await body_of(request, _ALTER_TOPICS)
         wanted = [(each.topic_name, changes_of(each.configs)) for each in body.data]

@@ -194,7 +194,7 @@ class RecordEndpoints:
         return json_response(request, answer, MULTI_STATUS)
 
     async def _send(self, clients: Clients, cluster_id: str, topic: str, record: Record) -> Awaitable[Report]:
-        """Hand one record over; awaiting what comes back gives its report."""
+        """Produce one record; return an awaitable for its report."""
         partition = -1 if record.partition_id is None else record.partition_id
         if not -1 <= partition <= MAX_INT32 or (partition == -1 and record.partition_id is not None):
             raise partition_not_found()
@@ -248,7 +248,7 @@ async def _check(clients: Clients, topic: str, partition: int) -> None:
 
 
 async def _values(chunks: AsyncIterator[bytes], cutter: JsonCutter) -> AsyncIterator[bytes]:
-    """The texts of the records, and 400 where there are no more records to be made out."""
+    """Yield the text of each record. Raises the problem 400 where the rest of the body has no valid record."""
     text = Utf8Stream()
     try:
         async for chunk in chunks:
@@ -263,7 +263,7 @@ async def _values(chunks: AsyncIterator[bytes], cutter: JsonCutter) -> AsyncIter
 
 
 class RecordStream(StreamedResponse):
-    """The answer to a stream of records, which reads the request while it is being sent."""
+    """The response to a stream of records: it is sent while the request is still being read."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ async def _await_report(owed: Awaitable[Report] | HttpProblem) -> Report | Failu
 
 
 def _format(data: Data) -> Format | None:
-    """The format that is named, with the rules of what may be named together."""
+    """Return the format that the request names. Raises the problem 400 for fields that exclude each other."""
     if data.subject is not None and data.subject_name_strategy is not None:
         raise bad_request("Only one of 'subject' or 'subject_name_strategy' can be used.")
     if data.subject_name_strategy is not None and data.subject_name_strategy not in STRATEGIES:
@@ -399,7 +399,7 @@ def _success(entry_id: str, report: Report) -> BatchSuccess:
 
 
 def _time_ms(text: str | None) -> int:
-    """Milliseconds since 1970; 0, which means now, when nothing is said. A number is seconds, as Jackson reads it."""
+    """Return milliseconds since 1970; 0, which means now, without a time. A number is seconds, as Jackson reads it."""
     if text is None:
         return 0
     try:

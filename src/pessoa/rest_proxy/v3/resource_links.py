@@ -55,14 +55,14 @@ class Links:
         return self._base
 
     def url(self, *segments: str | int) -> str:
-        """The address of something in this cluster."""
+        """Return the URL of a resource of this cluster."""
         return "/".join([self._base, *(quote(str(each), safe="") for each in (self.cluster_id, *segments))])
 
     def related(self, *segments: str | int) -> Related:
         return Related(self.url(*segments))
 
     def metadata(self, *segments: str | int, name: str = "") -> Metadata:
-        """The place of a resource; `name` is what follows the cluster in its resource name."""
+        """Return the URL and the resource name of a resource; `name` is the part of the latter after the cluster."""
         return Metadata(self.url(*segments), f"crn:///kafka={self.cluster_id}{name}")
 
     def collection(self, kind: str, data: Sequence[msgspec.Struct], *segments: str | int) -> Collection:
@@ -70,7 +70,7 @@ class Links:
 
 
 async def links_of(proxy: Proxy, request: Request) -> Links:
-    """The links of the cluster in the path; 404 if that is not the proxy's cluster."""
+    """Return the links of the cluster in the path. Raises the problem 404 if that is not the proxy's cluster."""
     cluster_id = await clients_of(request).admin.cluster_id()
     if request.path_params["cluster_id"] != cluster_id:
         raise unknown_in_cluster(f"Cluster {request.path_params['cluster_id']} cannot be found.")

@@ -139,7 +139,7 @@ def _describe(cluster: Cluster, group_id: str) -> tuple[Group, list[TopicPartiti
 
 
 def _describe_all(cluster: Cluster) -> list[tuple[Group, list[TopicPartition]]]:
-    """Every share group that is still there when it is asked for."""
+    """Return all share groups; one that is deleted before it is described is left out."""
     from pessoa.client.group_admin import list_groups
 
     names = sorted(each.group_id for each in list_groups(cluster, kinds=["share"]))

@@ -192,7 +192,7 @@ def _describe(cluster: Cluster, group_id: str) -> DescribedGroup | None:
 
 
 def _describe_all(cluster: Cluster) -> list[DescribedGroup]:
-    """Every streams group that is still there when it is asked for."""
+    """Return all streams groups; one that is deleted before it is described is left out."""
     from pessoa.client.group_admin import list_groups
 
     names = sorted(each.group_id for each in list_groups(cluster, kinds=["streams"]))

@@ -106,7 +106,7 @@ class TopicEndpoints:
         return response
 
     async def _find_created(self, request: Request, links: Links, name: str) -> Topic | None:
-        """The new topic as brokers see it, when they have heard of it; if that takes too long, nothing."""
+        """Return the new topic as soon as a broker describes it; None if that takes too long."""
         for _ in range(CREATION_LOOKS):
             try:
                 return topic_of(links, await clients_of(request).admin.describe_topic(name))
@@ -215,7 +215,7 @@ def new_topic(proxy: Proxy, body: CreateTopic) -> NewTopic:
 
 
 def _new(*arguments: Any, **options: Any) -> NewTopic:
-    """librdkafka looks at some numbers itself."""
+    """Return a NewTopic. Raises the problem 400 for numbers that librdkafka refuses itself."""
     try:
         return NewTopic(*arguments, **options)
     except (ValueError, TypeError) as wrong:

@@ -42,7 +42,8 @@ NORMALIZE = Query("normalize", "boolean", "compare in the normal spelling")
 
 @dataclass(frozen=True, slots=True)
 class RegistryGate:
-    """What handlers read, and the way of a write: here if this instance leads, else through the leader."""
+    """The handlers' access to the registry: the state to read, and `write`, which decides here if this instance
+    leads, else forwards to the leader."""
 
     registry: Registry
     forwarder: WriteForwarder
@@ -52,18 +53,20 @@ class RegistryGate:
         return self.registry.state
 
     def subject_of(self, request: Request) -> str:
-        """The full name of the subject in the path, or of the one that the path has an alias of."""
+        """Return the full name of the subject in the path; if that is an alias, of the subject behind it."""
         return self.state.unaliased(subject_of(request))
 
     def located_subject(self, request: Request) -> str:
-        """The same, for what is only read: a name without context may be that of a subject in another."""
+        """Return the subject as `subject_of` does, for reads: a name without context may be that of a subject in
+        another context."""
         subject = self.subject_of(request)
         return self.state.located(subject) if "context" not in request.path_params else subject
 
     async def write(
         self, request: Request, body: bytes, decide: Callable[[State], O], answer: Callable[[O], object] | None
     ) -> Response:
-        """Decide, write, and answer; or let the leader do it. Without `answer` there is nothing to say: 204."""
+        """Decide, write and return the response; or return the leader's if another instance leads. Without `answer`
+        the status is 204."""
         while True:
             if not self.registry.is_leader:
                 try:
@@ -96,19 +99,19 @@ def named_subject(request: Request, name: str) -> str:
 
 
 def context_of(request: Request) -> str:
-    """The context that the path is in: /contexts/:.name:/subjects/…"""
+    """Return the context in the path: /contexts/:.name:/subjects/…"""
     prefix: str = request.path_params.get("context", "")
     return as_context(prefix) if prefix else DEFAULT_CONTEXT
 
 
 def as_context(text: str) -> str:
-    """`.name` of `:.name:`, `.name` or `name`."""
+    """Return `.name` for `:.name:`, `.name` or `name`."""
     name = text.strip(":")
     return name if name.startswith(".") else f".{name}"
 
 
 def place_of(request: Request) -> str | None:
-    """Where a setting stands: a subject, a context, or everywhere."""
+    """Return the scope in the path: a subject, a context, or None for the global one."""
     name = request.path_params.get("subject")
     if name is None:
         context = context_of(request)
@@ -157,7 +160,7 @@ def number(request: Request, name: str, default: int) -> int:
 
 
 def page(request: Request, items: Sequence[T], highest: int | None = None) -> Sequence[T]:
-    """The part of a list that was asked for."""
+    """Return the items from `offset` on, at most `limit` of them, as the query parameters of the request say."""
     start = max(number(request, "offset", 0), 0)
     limit = number(request, "limit", -1)
     if limit < 1:
@@ -171,7 +174,7 @@ def page(request: Request, items: Sequence[T], highest: int | None = None) -> Se
 
 
 def find_entry(state: State, subject: str, version: int, *, deleted: bool = False) -> Entry:
-    """A version of a subject, or the problem that it is not there."""
+    """Return a version of a subject. Raises an HttpProblem if it does not exist."""
     if not state.versions(subject, deleted=deleted):
         raise registry_problems.subject_not_found(subject)
     entry = state.latest(subject, deleted=deleted) if version == LATEST else state.entry(subject, version)
@@ -181,7 +184,7 @@ def find_entry(state: State, subject: str, version: int, *, deleted: bool = Fals
 
 
 def schema_text(state: State, entry: Entry, form: str) -> str:
-    """The text of a version in the format that was asked for."""
+    """Return the text of a version in the format that the request wants."""
     if not form:
         return entry.value.schema
     try:
@@ -191,7 +194,7 @@ def schema_text(state: State, entry: Entry, form: str) -> str:
 
 
 def schema_part(state: State, entry: Entry, form: str = "", *, qualified: bool = False) -> JsonObject:
-    """What every answer says about a schema, for all subjects that have it."""
+    """Return the JSON fields of a schema that are the same for all subjects that have it."""
     value = entry.value
     part: JsonObject = {}
     if value.schemaType != AVRO:
@@ -210,7 +213,7 @@ def schema_part(state: State, entry: Entry, form: str = "", *, qualified: bool =
 
 
 def version_part(state: State, entry: Entry, form: str = "", *, qualified: bool = False) -> JsonObject:
-    """A version of a subject, whole."""
+    """Return the JSON object of a version with all its fields."""
     value = entry.value
     part: JsonObject = {"subject": value.subject, "version": value.version, "id": value.id, "guid": entry.guid}
     part |= schema_part(state, entry, form, qualified=qualified) | timestamp_part(entry)
@@ -226,7 +229,7 @@ def wants_qualified(request: Request) -> bool:
 
 
 def tags_part(request: Request, entry: Entry) -> JsonObject:
-    """The tags that were asked for, if any."""
+    """Return the field `schemaTags` with the tags that `findTags` names; empty without that parameter."""
     wanted = request.query_params.getlist("findTags")
     if not wanted:
         return {}

@@ -95,7 +95,7 @@ class _Schemas:
         return json_response(request, SCHEMA_TYPES)
 
     def _found(self, request: Request) -> list[Entry]:
-        """The versions with the id of the path; those of a subject first, if one is named."""
+        """Return the versions with the id in the path; those of the subject in the query first, if there is one."""
         state = self._gate.state
         schema_id = id_of(request)
         named = request.query_params.get("subject", "")
@@ -178,7 +178,7 @@ def _has_rule(entry: Entry, rule_type: str) -> bool:
 
 
 def raw_schema(request: Request, text: str) -> Response:
-    """A schema's own text, which for Avro and JSON Schema is JSON itself."""
+    """Return a response with the schema's text as its body; for Avro and JSON Schema that is JSON."""
     from pessoa.web.asgi_app import media_type
 
     return Answer(text.encode(), content_type=media_type(request))

@@ -224,10 +224,8 @@ class _Subjects:
 
 
 def _registered(state: State, entry: Entry, wanted: SchemaRequest | None, form: str) -> JsonObject:
-    """The answer to a registration. The schema itself is in it only if it is not the one that was sent.
-
-    Clients keep the schema of this answer in place of their own, also if they sent theirs in another format.
-    """
+    """Return the JSON of a registration's response. It has the schema only if that is not the one in the request:
+    clients keep the schema of the response in place of their own, also if they sent theirs in another format."""
     value = entry.value
     answer: JsonObject = {"id": value.id, "version": value.version, "guid": entry.guid}
     if wanted is not None and wanted.schema and (value.metadata, value.ruleSet) == (wanted.metadata, wanted.ruleSet):

@@ -38,7 +38,7 @@ PROMOTIONS = {
 
 
 def check_avro(reader: AvroType, writer: AvroType) -> list[Difference]:
-    """Everything that keeps the reader from reading; nothing if it can."""
+    """Return every difference that keeps the reader from reading; none if it can."""
     return _Check().compare(reader, writer, "")
 
 

@@ -27,16 +27,16 @@ from pessoa.serde.patterns import BadPattern, compile_pattern
 
 
 class Judge(Protocol):
-    """The comparison that this is a part of."""
+    """The comparison of two schemas that compares the contents of objects and arrays as a part of itself."""
 
     def refuse(self, kind: str, path: str) -> None:
-        """A finding."""
+        """Add a finding."""
 
     def fits(self, old: Node, new: Node) -> bool:
-        """Whether `new` takes everything that `old` does."""
+        """Whether `new` accepts every value that `old` accepts."""
 
     def compare(self, old: Node, new: Node, path: str) -> None:
-        """The same, with a finding for everything that keeps it from doing so."""
+        """Add a finding for every reason why `new` does not accept all values that `old` accepts."""
 
 
 # By the type of the model: its part of the name of a finding, for what came and for what went. What comes into a closed
@@ -49,7 +49,7 @@ _MODELS = {
 
 
 def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
-    """Something that one side declares, against the other side's model in its place."""
+    """Compare a property or item that one side alone declares with the content model of the other side."""
     if judge.fits(old, new):
         return
     model = (old if is_added else new).tree
@@ -63,7 +63,7 @@ def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added:
 
 
 def _models(judge: Judge, stem: str, old: Node, new: Node, path: str) -> None:
-    """The content models themselves."""
+    """Compare the content models of both sides: the schemas for properties or items that are not declared."""
     if isinstance(old.tree, dict) and isinstance(new.tree, dict):
         judge.compare(old, new, path)
     elif not judge.fits(old, new):
@@ -136,10 +136,12 @@ class ObjectContents:
 
 
 class ArrayContents:
-    """Items: one schema for all of them, or one by position and a content model for what comes behind these.
+    """The comparison of the items of two arrays: one schema for all items, or one for each position and a content model
+    for the items after these.
 
-    A list that turns into a tuple, or a tuple into a list, is compared as the JVM registry does it: the one schema for
-    all items goes (which is fine) or comes (which is not), and positions come into, or go from, the model of the rest.
+    A list that becomes a tuple, or a tuple that becomes a list, is compared as in the JVM registry: the one schema for
+    all items is removed (which is compatible) or added (which is not), and positions are added to, or removed from, the
+    content model of the rest.
     """
 
     def __init__(self, judge: Judge, old: Node, new: Node, path: str) -> None:
@@ -171,7 +173,7 @@ class ArrayContents:
         _models(self._judge, "ADDITIONAL_ITEMS", old.rest, new.rest, f"{self._path}/additionalItems")
 
     def _only_schema(self, keyword: str, old: Node | None, new: Node | None) -> None:
-        """A schema that may be missing."""
+        """Compare a keyword's schema, which either side may lack."""
         if new is None:
             return
         if old is not None:
@@ -197,7 +199,7 @@ def _children(node: Node, keyword: str) -> dict[str, Node]:
 
 
 def _undeclared(node: Node, name: str) -> Node:
-    """What an object says of a name that it does not declare."""
+    """Return the schema that an object has for a property which it does not declare."""
     patterns = node.tree.get("patternProperties") or {}
     for pattern, tree in patterns.items():
         try:
@@ -223,7 +225,8 @@ def _required_names(node: Node) -> list[str]:
 
 
 def _dependencies(node: Node) -> dict[tuple[str, str], Node | frozenset[str]]:
-    """By name and kind, ARRAY or SCHEMA: the old keyword holds both, the new ones are apart."""
+    """Return the dependencies by name and kind, ARRAY or SCHEMA: the old keyword has both kinds, and there is a new
+    keyword for each."""
     found: dict[tuple[str, str], Node | frozenset[str]] = {}
     for keyword in ("dependencies", "dependentRequired", "dependentSchemas"):
         for name, each in node.tree.get(keyword, {}).items():
@@ -255,5 +258,5 @@ def _items(node: Node) -> _Items:
 
 
 def _undeclared_item(node: Node, items: _Items) -> Node:
-    """What an array says of a position that it does not declare."""
+    """Return the schema that an array has for a position which it does not declare."""
     return items.rest if items.rest.tree is not True else _unevaluated(node, "unevaluatedItems")

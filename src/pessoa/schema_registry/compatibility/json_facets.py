@@ -57,7 +57,7 @@ class Node:
 
     @property
     def is_new_draft(self) -> bool:
-        """Whether this is 2019-09 or later."""
+        """Whether the draft is 2019-09 or later."""
         return self.draft in _NEW_DRAFTS
 
     def child(self, tree: JsonValue) -> Node:
@@ -111,7 +111,8 @@ Facet: TypeAlias = Empty | Never | Simple | Values | Combined | Not | Condition
 
 
 def resolve(node: Node) -> Node:
-    """Follow references until there is a schema. What counts beside a reference is not followed; see `_facets`."""
+    """Return the schema at the end of the node's references. A reference with keywords beside it that count is not
+    followed; see `_facets`."""
     for _ in range(_MAX_REFERENCES):
         found = _references(node)
         if not found or len(found) > 1 or (node.is_new_draft and not _DEMANDING.isdisjoint(node.tree)):
@@ -133,7 +134,7 @@ def _target(node: Node, reference: str) -> Node:
 
 
 def facet_of(node: Node) -> Facet:
-    """What a schema demands."""
+    """Return the demands of a schema as a facet."""
     node = resolve(node)
     tree = node.tree
     if isinstance(tree, bool):

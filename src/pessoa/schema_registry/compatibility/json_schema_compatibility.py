@@ -108,14 +108,15 @@ def _findings(old: Node, new: Node, forgiven: frozenset[str]) -> Findings:
 
 
 class _Side(NamedTuple):
-    """A schema, references followed, or a facet of one: what it is, and what it demands."""
+    """One side of a comparison: the identity of a schema (after its references) or of a facet, and its facet."""
 
     key: int
     facet: Facet
 
 
 class _Knowledge:
-    """What is known about pairs of schemas, by the identity of both; shared by a comparison and those on its side."""
+    """The results for pairs of schemas, by the identity of both; shared by a comparison and the trial comparisons
+    that it makes."""
 
     def __init__(self, forgiven: frozenset[str]) -> None:
         self.forgiven = forgiven
@@ -132,13 +133,13 @@ class _Knowledge:
         self.was_misled = False
 
     def begin(self) -> None:
-        """Forget what rests on assumptions."""
+        """Delete the results that rest on assumptions."""
         self.assumed.clear()
         self.relied_on.clear()
         self.was_misled = False
 
     def step(self) -> None:
-        """Count a comparison; TooComplex if there are too many, or if they are nested too deeply for what they call."""
+        """Count a comparison. Raises TooComplex if there are too many, or if the stack is nearly full."""
         self.steps += 1
         if self.steps > _MAX_STEPS or is_stack_nearly_full():
             raise TooComplex
@@ -154,7 +155,7 @@ class _Knowledge:
         return known
 
     def distinct_parts(self, combined: Combined) -> list[Node | Facet]:
-        """The parts, without those that an earlier one repeats word by word."""
+        """Return the parts without those whose text is equal to another's."""
         if id(combined) not in self._parts:
             by_text = {
                 json.dumps(part.tree, sort_keys=True) if isinstance(part, Node) else index: part
@@ -170,7 +171,7 @@ class _Knowledge:
 
 
 class Comparison:
-    """`old` is the writer's side, `new` the reader's, throughout."""
+    """A comparison of two JSON schemas. `old` is the writer's side, `new` the reader's, throughout."""
 
     def __init__(self, known: _Knowledge) -> None:
         self._known = known
@@ -182,7 +183,7 @@ class Comparison:
             self.refusals[kind, path] = None
 
     def fits(self, old: Node | Facet, new: Node | Facet) -> bool:
-        """Whether a comparison of these two would find nothing; it leaves no trace."""
+        """Whether a comparison of these two would find nothing; no finding is added."""
         side = Comparison(self._known)
         side.compare(old, new, "")
         return not side.refusals
@@ -233,7 +234,7 @@ class Comparison:
     # allOf, anyOf, oneOf.
 
     def _one_combination(self, old: Facet, new: Facet) -> bool:
-        """The table at the head of this file."""
+        """Whether the sides fit, where one of them is a combination: see the table at the head of this file."""
         if isinstance(old, Combined):
             verdicts = (self.fits(part, new) for part in old.parts)
             return any(verdicts) if old.name == "allOf" else all(verdicts)
@@ -303,7 +304,8 @@ class Comparison:
 
 
 def _can_change_word(old: Combined, new: Combined) -> bool:
-    """Whether `new` may combine in another word than `old`: one part alone is the same in any word."""
+    """Whether `new` may combine its parts with another keyword (allOf, anyOf, oneOf) than `old`: for a single part
+    all three mean the same."""
     if old.name == new.name or new.name == "anyOf":
         return True
     was_single, is_single = len(old.parts) == 1, len(new.parts) == 1
@@ -316,11 +318,9 @@ def _is_connect_bytes(node: Node) -> bool:
 
 
 def can_pair_off(demanding: int, offering: int, suits: Callable[[int, int], bool]) -> bool:
-    """Whether every part on the one side gets a partner of its own on the other.
-
-    A part whose partners are all taken makes those that took them look elsewhere first. `suits` is dear: it is asked as
-    late as can be, once per pair, and for the same place in the list first, where an unchanged part still is.
-    """
+    """Whether every part on one side gets a partner of its own on the other. A part whose possible partners are all
+    taken makes the parts that took them look for others first. `suits` is expensive: it is called as late as
+    possible, once per pair, and first for the same position in the list, where an unchanged part still is."""
     known: dict[tuple[int, int], bool] = {}
     partner_of: dict[int, int] = {}
 

@@ -46,18 +46,19 @@ def parse_level(text: str) -> Level | None:
 
 
 class Comparable(Protocol):
-    """A parsed schema, as far as a check is concerned."""
+    """A parsed schema, with what a compatibility check needs of it."""
 
     @property
     def schema_type(self) -> str:
-        """AVRO, JSON or PROTOBUF."""
+        """The type of the schema: AVRO, JSON or PROTOBUF."""
 
     @property
     def text(self) -> str:
         """The canonical text, for the message."""
 
     def findings(self, writer: Comparable, *, is_new: bool, is_lenient: bool) -> list[str]:
-        """What keeps this schema from reading what `writer` wrote; `is_new` says which of the two is the new one."""
+        """Return the reasons why this schema cannot read data that `writer` wrote; `is_new` says which of the two is
+        the new one."""
 
 
 class Earlier(NamedTuple):
@@ -68,7 +69,7 @@ class Earlier(NamedTuple):
 def check_level(
     level: Level, new: Comparable, earlier: Sequence[Earlier], *, is_lenient: bool = False
 ) -> tuple[str, ...]:
-    """What is wrong, in sentences; nothing if the new schema may follow. `earlier` is newest first."""
+    """Return the incompatibilities as sentences; none if the new schema may follow. `earlier` is newest first."""
     if level is Level.NONE:
         return ()
     for previous in earlier if level.is_transitive else earlier[:1]:

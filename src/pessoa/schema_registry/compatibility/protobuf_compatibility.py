@@ -66,7 +66,7 @@ class _Type(NamedTuple):
 
 
 def _types_of(file: ProtoFile) -> dict[str, _Type]:
-    """Every message by its full name, those of imports too."""
+    """Return every message by its full name, including those of imports."""
     types: dict[str, _Type] = {}
 
     def add(messages: Iterable[DescriptorProto], package: str, scope: str) -> None:
@@ -132,7 +132,8 @@ class _Check:
             self.add("ONEOF_FIELD_REMOVED", path, f"the field {field.name} of the oneof {oneof} is gone")
 
     def _oneofs(self, read: DescriptorProto, written: DescriptorProto, path: str) -> None:
-        """A oneof holds one value: nothing that a writer could set side by side may meet in one."""
+        """Find fields that a writer could set together and that are in one oneof of the reader: a oneof holds one
+        value."""
         # The fields that compete for one place in old bytes: those of a oneof with each other, any other with none.
         places: dict[int, str | int] = {
             field.number: _oneof_name(field, written) or field.number for field in written.field
