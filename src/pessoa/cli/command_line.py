@@ -40,7 +40,7 @@ _JAVA_TYPES = {TEXT: "String", INTEGER: "Integer", LONG: "Long"}
 
 
 class UsageError(Exception):
-    """The command line makes no sense. With `with_help` the tool's help follows the sentence."""
+    """The command line is invalid. With `with_help` the tool's help is printed after the sentence."""
 
     def __init__(self, message: str, *, with_help: bool = True) -> None:
         super().__init__(message)
@@ -48,7 +48,7 @@ class UsageError(Exception):
 
 
 class WrongNumber(UsageError):
-    """An option takes a number and was given something else."""
+    """The value of an option that takes a number is not one."""
 
 
 # No NamedTuple: making one takes as long as everything else in this file, and every tool makes this one.
@@ -114,7 +114,7 @@ class Given:
         return found
 
     def maybe(self, name: str) -> str | None:
-        """The one value of an option, None without it."""
+        """Return the one value of an option; None without it."""
         found = self.values(name)
         if len(found) > 1:
             raise UsageError(f"Found multiple arguments for option {name}, but you asked for only one", with_help=False)
@@ -136,7 +136,7 @@ class Given:
         return [self._as_number(name, text) for text in self.values(name)]
 
     def check_numbers(self) -> None:
-        """Raise for options that are no numbers, before the tool begins its work."""
+        """Raise WrongNumber for number options whose values are not numbers, before the tool begins its work."""
         for name in self._values:
             if self._options[name].kind in _BOUNDS:
                 try:
@@ -153,7 +153,7 @@ class Given:
 
 
 class Options:
-    """The options of one tool. `greeting` is what an empty command line is told, before the help."""
+    """The options of one tool. `greeting` is printed for an empty command line, before the help."""
 
     def __init__(self, tool: str, purpose: str, greeting: str | None = None) -> None:
         self.tool = tool
@@ -229,12 +229,12 @@ class Options:
         found += value.split(option.separator) if option.separator else [value]
 
     def _abbreviated(self, name: str) -> str | None:
-        """The option that alone begins with these letters."""
+        """Return the option that is the only one to begin with these letters."""
         begun = [known for known in self._names if known.startswith(name)] if name else []
         return self._names[begun[0]] if len(begun) == 1 else None
 
     def _hint(self, name: str) -> str:
-        """The known option that is nearest to a mistyped one, as a question."""
+        """Return the known option that is nearest to a mistyped one, as a question."""
         from difflib import get_close_matches
 
         shown = [known for known, option in self._names.items() if not self.table[option].hidden]
@@ -291,7 +291,8 @@ def _right_half(option: Option) -> str:
 
 
 def begin(options: Options, words: Sequence[str]) -> Given:
-    """Parse a command line; answer `--help`, `--version` and an empty line here and now, as Kafka's tools do."""
+    """Parse a command line and return its options; handle `--help`, `--version` and an empty line here, as Kafka's
+    tools do."""
     if not words:
         raise UsageError(options.greeting)
     given = options.parse(words)
@@ -306,7 +307,7 @@ def begin(options: Options, words: Sequence[str]) -> Given:
 
 
 def begin_tersely(options: Options, words: Sequence[str]) -> Given:
-    """`begin` for the tools that show no help after a mistake in the options."""
+    """Parse as `begin` does, for the tools that print no help after a mistake in the options."""
     try:
         return begin(options, words)
     except UsageError as error:

@@ -39,7 +39,7 @@ _NAMES = ("--entity-name", "--entity-default")
 
 
 class Target(NamedTuple):
-    """One type, and the entity of it that is meant: by name, "" for the default, None for all."""
+    """An entity type and one of its entities: by name, "" for the default, None for all."""
 
     kind: str
     name: str | None
@@ -147,8 +147,8 @@ def _targets(given: Given) -> list[Target]:
 
 
 def _names(given: Given) -> list[str]:
-    """The names of entities, an empty one for a default, in the order of the line: the first is that of the first type,
-    and both of two types may be defaults."""
+    """Return the names of entities, "" for a default, in the order of the command line: the first belongs to the
+    first type, and both of two types may be defaults."""
     named = iter(given.values("entity-name"))
     options = [word.partition("=")[0] for word in given.line]
     return [next(named) if one == "--entity-name" else "" for one in options if one in _NAMES]
@@ -197,7 +197,7 @@ def _describe(cluster: Cluster, given: Given, targets: list[Target]) -> None:
 
 
 def _known_names(cluster: Cluster, kind: str) -> list[str] | None:
-    """Every entity of a kind; None where the cluster keeps no list of them."""
+    """Return every entity of a kind; None if the cluster cannot list them."""
     from pessoa.client.config_admin import ResourceType, list_resources
 
     if kind == "topics":
@@ -236,7 +236,7 @@ def _shown(value: str | None) -> str:
 
 
 def _entries(cluster: Cluster, target: Target, shows_all: bool, synonyms: bool = True) -> list[Entry]:
-    """Settings by name: all of them, or those that were set on this very entity."""
+    """Return settings by name: all of them, or those that were set on this very entity."""
     from pessoa.client.config_admin import Source, describe_configs
 
     resource = _resource(target)

@@ -49,7 +49,7 @@ def describe(cluster: Cluster, targets: list[Target]) -> None:
 
 
 def _entity_hash(entity: Entity) -> int:
-    """As Java hashes an object with one field, which is a map."""
+    """Return the hash that Java gives to an object with one field, which is a map."""
     entries = sum(string_hash(kind) ^ (string_hash(name) if name is not None else 0) for kind, name in entity.items())
     return (31 + entries) & 0xFFFF_FFFF
 
@@ -122,7 +122,7 @@ def _rate(key: str, text: str) -> float:
 
 
 def _credential(mechanism: Mechanism, text: str) -> Credential:
-    """`iterations=8192,password=secret`, of which the first may be left out."""
+    """Return the credential of `iterations=8192,password=secret`, of which the first may be left out."""
     properties = dict(part.partition("=")[::2] for part in text.split(","))
     password = properties.get("password")
     if not password or set(properties) - {"password", "iterations"}:

@@ -70,7 +70,7 @@ def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...
 
 
 def run_worker(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
-    """Run a worker until it is told to stop: a distributed one, or a standalone one with these connectors."""
+    """Run a worker until it is signalled to stop: a distributed one, or a standalone one with these connectors."""
     import logging
 
     from pessoa.base.config_values import ConfigProblem
@@ -89,7 +89,7 @@ def run_worker(settings: dict[str, str], connectors: dict[str, dict[str, str]] |
 
 
 def _read_connector(path: Path) -> dict[str, str]:
-    """A properties file, or JSON as the REST interface takes it."""
+    """Return the settings in a properties file, or in a JSON file of the form that the REST API takes."""
     if path.suffix != ".json":
         from pessoa.cli.service_settings import settings_in
 

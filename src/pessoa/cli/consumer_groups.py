@@ -117,7 +117,7 @@ def error_line(message: str, failure: KafkaFailure | None = None) -> None:
 
 
 def _check(given: Given) -> None:
-    """Which options go together, in the order in which Kafka complains."""
+    """Raise UsageError for options that exclude or lack each other, in the order in which Kafka checks them."""
     if not given.has("validate-regex"):
         line.require(given, "bootstrap-server")
     one_group_or_all = given.has("group") or given.has("all-groups")
@@ -138,7 +138,7 @@ def _check(given: Given) -> None:
 
 
 def check_description(given: Given) -> None:
-    """Refuse a --describe that names no group, or several things to show."""
+    """Raise UsageError for a --describe that names no group, or several things to show."""
     if not given.has("describe"):
         return
     if not given.has_any("group", "all-groups"):
@@ -253,7 +253,7 @@ def states_of_groups(cluster: Cluster, kind: str, states: Sequence[str] = ()) ->
 
 
 def print_groups(cluster: Cluster, given: Given, kind: str, valid_states: Sequence[str]) -> None:
-    """--list of a tool that knows one kind of groups: names, or with --state a table."""
+    """Print the result of --list for a tool with one kind of group: names, or with --state a table."""
     if not given.has("state"):
         for group_id in states_of_groups(cluster, kind):
             print(group_id)
@@ -278,7 +278,7 @@ def _delete(cluster: Cluster, given: Given) -> None:
 
 
 def print_deletion(kind: str, deleted: list[str], failures: list[tuple[str, str]]) -> None:
-    """Say which groups of a kind are deleted, and why the others are not."""
+    """Print which groups of a kind are deleted, and why the others are not."""
     names = ", ".join(f"'{group_id}'" for group_id in deleted)
     if not failures:
         print(f"Deletion of requested {kind} groups ({names}) was successful.")

@@ -42,7 +42,7 @@ NO_SCENARIO = (
 
 
 class NotUnderstood(KafkaFailure):
-    """A value on the command line that Apache's tool finds out about only while it works."""
+    """A value on the command line is invalid, and Apache's tool finds that out only while it works."""
 
 
 # Reset.
@@ -110,7 +110,7 @@ def existing_partitions(cluster: Cluster, found: list[TopicPartition]) -> list[T
 
 
 def parse_topics(cluster: Cluster, texts: list[str]) -> list[TopicPartition]:
-    """`topic` for all its partitions, `topic:0,1` for these."""
+    """Return the partitions of `topic` (all) or `topic:0,1` (these two)."""
     found: list[TopicPartition] = []
     for text in texts:
         topic, colon, numbers = text.partition(":")
@@ -234,7 +234,7 @@ def duration_ms(text: str) -> int:
 
 
 def offsets_in_file(path: str, group_id: str) -> Offsets:
-    """The offsets in the lines `[group,]topic,partition,offset` of a file."""
+    """Return the offsets in the lines `[group,]topic,partition,offset` of a file."""
     import csv
     from pathlib import Path
 
@@ -286,7 +286,7 @@ def delete(cluster: Cluster, given: Given) -> None:
 
 
 def delete_named(cluster: Cluster, group_id: str, texts: list[str]) -> None:
-    """Delete the offsets of topics, or of some of their partitions (`topic:0,1`), and print what became of each."""
+    """Delete the offsets of topics, or of some of their partitions (`topic:0,1`), and print the result for each."""
     results: dict[TopicPartition, str] = {}
     partitions: list[TopicPartition] = []
     for text in texts:
@@ -300,7 +300,7 @@ def delete_named(cluster: Cluster, group_id: str, texts: list[str]) -> None:
 def delete_partitions(
     cluster: Cluster, group_id: str, partitions: list[TopicPartition], results: dict[TopicPartition, str]
 ) -> None:
-    """Delete the offsets of partitions, and print `results` with what became of them."""
+    """Delete the offsets of partitions, add the result for each to `results`, and print these."""
     overall = _delete(cluster, group_id, partitions, results)
     if overall is ErrorCode.NONE:
         print(f"Request succeeded for deleting offsets from group {group_id}.")
@@ -323,7 +323,8 @@ def delete_partitions(
 def _delete(
     cluster: Cluster, group_id: str, partitions: list[TopicPartition], results: dict[TopicPartition, str]
 ) -> ErrorCode:
-    """Delete and fill in what became of each partition. The error that stands for the whole is returned."""
+    """Delete the offsets and add the result for each partition. Return the error of the request, or the first of a
+    partition."""
     try:
         outcome = delete_offsets(cluster, group_id, partitions)
     except RequestFailed as failure:

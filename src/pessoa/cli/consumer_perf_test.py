@@ -86,7 +86,7 @@ def wanted_count(given: Given) -> int:
 
 
 def user_settings(given: Given) -> dict[str, str | int | float | bool]:
-    """What the user's file and properties say, in librdkafka's words."""
+    """Return the settings in the user's file and --command-property options, under librdkafka's names."""
     from pessoa.client.librdkafka import to_librdkafka
 
     own = renamed_options.file_properties(given, "command-config", "consumer.config")

@@ -73,7 +73,7 @@ def demo(servers: str | None, config: Path | None, rate: float, events: int | No
 
 
 def _java_settings(servers: str | None, config: Path | None) -> dict[str, str]:
-    """The settings for the connection, in the words of Kafka's Java clients."""
+    """Return the settings for the connection, under the names of Kafka's Java clients."""
     from pessoa.cli.service_settings import settings_in
     from pessoa.cli.tool_run import default_cluster
     from pessoa.platform.home import pessoa_home
@@ -117,7 +117,7 @@ def _trade(
     seed: int,
     failures: list[str],
 ) -> dict[str, int]:
-    """Send until Ctrl-C, or so many events; how many went to each topic."""
+    """Send events until Ctrl-C or until there are `events` of them; return how many went to each topic."""
     import time
 
     from confluent_kafka import Consumer

@@ -302,12 +302,12 @@ _PROGRAMS = {
 
 
 def text_of(command: str) -> str:
-    """The foot of a command's help, or nothing."""
+    """Return the examples at the end of a command's help; "" if it has none."""
     found = EXAMPLES.get(_PROGRAMS.get(command, command), ())
     lines = (f"  {typed}\n      {what}" for typed, what in found)
     return "\n".join(("Examples:", *lines)) + "\n" if found else ""
 
 
 def for_click(command: str) -> str:
-    """The same for click, which would otherwise wrap the lines anew."""
+    """Return the examples with the mark that keeps click from wrapping their lines."""
     return f"\b\n{text_of(command)}"

@@ -34,7 +34,7 @@ class UnknownFeature(Exception):
 
 
 def metadata_level(release: str) -> int:
-    """The level of a release, by its full name or by the first two numbers of it."""
+    """Return the metadata.version of a release, given by its full name or its first two numbers."""
     if release in METADATA_VERSIONS:
         return METADATA_VERSIONS[release]
     same = [level for name, level in METADATA_VERSIONS.items() if name.split("-")[0] == release]
@@ -54,7 +54,7 @@ def level_text(feature: str, level: int) -> str:
 
 
 def levels_of(release: str) -> dict[str, int]:
-    """Every feature at the level that a new cluster of this release has."""
+    """Return every feature at the level that a new cluster of this release has."""
     metadata = metadata_level(release)
     others = {name: level if metadata >= METADATA_VERSIONS[since] else 0 for name, level, since in _DEFAULTS}
     return {"metadata.version": metadata, **others}

@@ -55,7 +55,8 @@ def main(given: Given) -> int:
 
 
 def _check(given: Given) -> list[TopicPartition] | None:
-    """What to elect for; None is everything."""
+    """Return the partitions to elect leaders for; None for all. Raises UsageError for options that do not go
+    together."""
     required = [name for name in ("bootstrap-server", "election-type") if not given.has(name)]
     if required:
         raise UsageError(f"Missing required option(s): {', '.join(required)}")

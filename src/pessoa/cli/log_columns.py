@@ -62,7 +62,7 @@ def _audit(entry: Entry) -> list[str]:
 
 
 def _plain(about: Any) -> str:
-    """`topics name=orders num_partitions=3`: what JSON says, without most of its marks."""
+    """Return JSON as text without most of its punctuation: `topics name=orders num_partitions=3`."""
     if isinstance(about, dict):
         return " ".join(f"{name} {_plain(one)}" if isinstance(one, list | dict) else f"{name}={_plain(one)}"
                         for name, one in about.items())  # fmt: skip
@@ -93,7 +93,7 @@ CELLS: dict[str, Cells] = {
 
 
 class Columns:
-    """Renders the lines of one log."""
+    """The column layout of one log, which renders its lines."""
 
     def __init__(self, log: str) -> None:
         self._cells = CELLS[log]

@@ -21,7 +21,7 @@ class LogTail:
         return f"<LogTail of {self._path}>"
 
     def last(self, count: int) -> list[str]:
-        """The last lines that there are, with those of the file before a rotation where this one has too few."""
+        """Return the last lines, including those of the file before a rotation if this file has too few."""
         self._file.seek(max(0, self._path.stat().st_size - TAIL_BYTES))
         found = _lines(self._file.read())
         before = self._path.with_name(f"{self._path.name}.1")
@@ -32,7 +32,7 @@ class LogTail:
         return found[len(found) - min(count, len(found)) :]
 
     def more(self) -> list[str]:
-        """The whole lines that have come since the last call."""
+        """Return the complete lines that were written since the last call."""
         data = self._file.read()
         if not data and self._is_rotated():
             self._file.close()
@@ -55,6 +55,7 @@ class LogTail:
 
 
 def _lines(data: bytes) -> list[str]:
-    """At newlines alone: `splitlines` would also split at characters that a client has put into a name."""
+    """Return the lines, split at newlines alone: `splitlines` would also split at characters that a client has put
+    into a name."""
     lines = data.decode(errors="replace").split("\n")
     return lines[:-1] if not lines[-1] else lines

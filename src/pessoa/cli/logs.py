@@ -82,7 +82,7 @@ def _renderer(log: str | None) -> Render:
 
 
 def _printed(service: str | None) -> dict[str, Path]:
-    """What services print, by service."""
+    """Return the files with the output of services, by service."""
     from pessoa.platform.home import pessoa_home
 
     folder = pessoa_home() / "logs"
@@ -93,7 +93,7 @@ def _printed(service: str | None) -> dict[str, Path]:
 
 
 def _written(service: str | None, log: str) -> dict[str, Path]:
-    """One of the logs that brokers write, by broker."""
+    """Return the files of one of the logs that brokers write, by broker."""
     from pessoa.platform.home import pessoa_home
 
     folder = pessoa_home() / "logs"

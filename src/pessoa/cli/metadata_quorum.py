@@ -211,7 +211,8 @@ def _add(cluster: Cluster, chosen: argparse.Namespace) -> None:
 
 
 def _own_identity(settings: dict[str, str]) -> tuple[int, Uuid]:
-    """Who the controller of these settings is, from them and from the directory that it has formatted."""
+    """Return the node id and directory id of the controller with these settings; the latter is in its formatted
+    directory."""
     from pathlib import Path
 
     from pessoa.cli.tool_run import read_properties

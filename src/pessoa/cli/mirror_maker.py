@@ -53,7 +53,7 @@ def _run_one(worker: MirrorWorker) -> int:
 
 
 def _run_each(properties: Path, workers: list[MirrorWorker]) -> int:
-    """Run each worker as a process; when one ends, or a signal comes, all do."""
+    """Run each worker as a process; when one ends, or a signal arrives, stop all."""
     import signal
     import subprocess
     import sys

@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 
 def partitions_needed(target_mb_s: float, measured: Measured) -> int:
-    """max(t/p, t/c), in whole partitions."""
+    """Return max(t/p, t/c), rounded up to whole partitions."""
     by_producer = target_mb_s / measured.producer_mb_s
     by_consumer = target_mb_s / measured.consumer_mb_s
     return max(1, math.ceil(max(by_producer, by_consumer)))
@@ -156,7 +156,7 @@ def _consume(servers: str, topic: str, count: int, tell: Callable[[float], None]
 
 
 def report(target_mb_s: float, measured: Measured) -> list[str]:
-    """The numbers, a small plot, the answer, and what it does not say."""
+    """Return the lines of the report: the measured numbers with a small plot, the result, and its limits."""
     p, c = measured.producer_mb_s, measured.consumer_mb_s
     largest = max(p, c, target_mb_s)
 

@@ -11,7 +11,7 @@ _SAMPLES = 500_000
 
 
 class Stats:
-    """Counts records, bytes and latencies; prints a line for every window and one at the end."""
+    """The counts of records, bytes and latencies of a run; it prints a line for every window and one at the end."""
 
     def __init__(self, expected: int, interval_ms: int, now: Callable[[], float] = time.perf_counter) -> None:
         self._now = now

@@ -179,7 +179,7 @@ def _send_all(
 
 
 def _wait_for(producer: Producer, moment: float) -> None:
-    """Deliver reports until then."""
+    """Poll the producer, which calls the delivery reports, until `moment`."""
     while (left := moment - time.perf_counter()) > 0:
         producer.poll(min(left, _BUSY_POLL_S) if left > _MILLISECOND_S else 0)
 

@@ -63,7 +63,7 @@ class Move(NamedTuple):
 
 
 class Refused(Exception):
-    """A refusal that is printed as it is, without the word Error."""
+    """A refusal whose message is printed without the word Error."""
 
 
 Plan = dict["TopicPartition", Move]

@@ -97,7 +97,7 @@ def _assignment(cluster: Cluster, topics: Iterable[str]) -> Assignment:
 
 
 def _as_json(cluster: Cluster | None, assignment: Mapping[TopicPartition, list[int]]) -> str:
-    """A plan. With a cluster, where its replicas lie; without, anywhere."""
+    """Return a plan as JSON, with the present log directories of its replicas; without a cluster, with "any"."""
     brokers = {broker for replicas in assignment.values() for broker in replicas}
     paths = replica_directories(cluster, brokers) if cluster is not None else {}
     parts = []
@@ -175,7 +175,7 @@ def _throttle(
 
 
 def _directories_in(plan: Plan) -> Directories:
-    """The log directories that the plan gives to replicas, where it names them."""
+    """Return the log directories that the plan names for replicas."""
     return {
         (topic, number, broker): path
         for (topic, number), move in plan.items()
@@ -185,7 +185,8 @@ def _directories_in(plan: Plan) -> Directories:
 
 
 def _move_between_directories(cluster: Cluster, wanted: Directories, given: Given) -> None:
-    """Ask every broker to move its replicas. One that has no such replica keeps the request, and is asked again."""
+    """Request every broker to move its replicas between log directories. A broker without such a replica keeps the
+    request, and is requested again."""
     left, deadline = dict(wanted), time.monotonic() + given.number("timeout") / 1000
     while left:
         started = []
@@ -302,7 +303,7 @@ def cancel(cluster: Cluster, plan: Plan, given: Given) -> int:
 
 
 def _find_moving_replicas(cluster: Cluster, plan: Plan) -> Directories:
-    """The replicas of the plan that are on their way to another directory, and where they are."""
+    """Return the replicas of the plan that are moving to another log directory, with their present one."""
     wanted = _directories_in(plan)
     if not wanted:
         return {}

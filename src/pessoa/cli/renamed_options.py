@@ -17,7 +17,7 @@ OPTION = "Option"
 
 
 def values(given: Given, new: str, old: str, word: str = WARNING) -> list[str]:
-    """The values of an option under either of its names."""
+    """Return the values of an option that was given under its new or its old name; the old name prints a warning."""
     if given.has(old):
         if given.has(new):
             first, second = (new, old) if word == WARNING else (old, new)
@@ -35,7 +35,7 @@ def value(given: Given, new: str, old: str, word: str = WARNING) -> str | None:
 
 
 def properties(given: Given, new: str, old: str, word: str = WARNING) -> dict[str, str]:
-    """`key=value` pairs; a key alone has an empty value."""
+    """Return the `key=value` pairs of an option; a key alone has an empty value."""
     found = {}
     for pair in values(given, new, old, word):
         key, _, text = pair.partition("=")

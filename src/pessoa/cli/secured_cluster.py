@@ -25,7 +25,7 @@ _TIMEOUT_MS = "15000"
 
 
 def connection_options(command: F) -> F:
-    """The two options by which a command finds its cluster."""
+    """Add the two options by which a command finds its cluster."""
     servers = click.option("--bootstrap-server", "servers", metavar="HOST:PORT,…", help="Another cluster's brokers.")
     config = click.option("--command-config", "config", type=PATH, help="The file of another administrator.")
     return servers(config(command))
@@ -52,7 +52,7 @@ def admin_settings(servers: str | None, config: Path | None) -> dict[str, str]:
 
 @contextmanager
 def reach(settings: Mapping[str, str]) -> Iterator[Cluster]:
-    """The cluster, for a block; what goes wrong with it is a sentence for the user."""
+    """Yield the cluster for a block; errors of the cluster are raised as sentences for the user (ClickException)."""
     from pessoa.client.client_errors import AuthenticationFailed, KafkaFailure, RequestFailed, TimedOut
     from pessoa.client.cluster_client import Cluster
     from pessoa.wire.errors import ErrorCode

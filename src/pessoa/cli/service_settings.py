@@ -21,7 +21,7 @@ def settings_of(properties: Path | None, overrides: Sequence[str]) -> dict[str, 
 
 
 def listen_at(settings: dict[str, str], host: str | None, port: int | None, default_port: int) -> None:
-    """Set the listener that --host and --port name; whether it is an https one, the settings go on to say."""
+    """Set the listener to --host and --port; it stays https if the settings have an https listener."""
     if port is None and host is None:
         return
     scheme = "https" if settings.get("listeners", "").lower().startswith("https:") else "http"

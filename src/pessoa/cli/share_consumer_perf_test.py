@@ -80,7 +80,7 @@ def main(given: Given) -> int:
 
 
 class _Member:
-    """What one member of the group has consumed so far."""
+    """The numbers of bytes and records that one member of the group has consumed."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -103,7 +103,7 @@ class _Run:
         self._failures: list[BaseException] = []
 
     def consume(self) -> None:
-        """Let all members consume until they have enough together, then print the line of the whole."""
+        """Let all members consume until they have enough records together, then print the line of the total."""
         threads = [threading.Thread(target=self._run_member, args=(one,)) for one in self._members]
         for thread in threads:
             thread.start()

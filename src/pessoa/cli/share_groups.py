@@ -84,7 +84,7 @@ def main(given: Given) -> int:
 
 
 def _check(given: Given) -> None:
-    """Which options go together, in the order in which Kafka complains."""
+    """Raise UsageError for options that exclude or lack each other, in the order in which Kafka checks them."""
     line.require(given, "bootstrap-server")
     check_description(given)
     if given.has("delete"):
@@ -188,7 +188,7 @@ def _say_if_empty(group: Group) -> None:
 
 
 def _print_table(header: list[str], rows: list[list[str]], minimums: list[int]) -> None:
-    """Print rows below their header, each behind a line break, as Apache's tool does; the last column is not padded."""
+    """Print a header and rows, each after a line break, as Apache's tool does; the last column is not padded."""
     widths = [max([low, *(len(row[index]) for row in rows)]) for index, low in enumerate(minimums)] + [0]
     for row in (header, *rows):
         print("\n" + " ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)), end="")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class State:
-    """What the function keys change."""
+    """The settings of the shell that the function keys change."""
 
     def __init__(self, clusters: dict[str, str]) -> None:
         from pessoa.cli.shell_words import Live
@@ -69,13 +69,13 @@ _OF_THE_SHELL = frozenset("| || && ; > >> < 2> 2>&1 &".split())
 
 
 def as_typed(text: str) -> str:
-    """A line that was copied together with its prompt, or with the container that it was meant for."""
+    """Return a copied line without the prompt or the `docker exec` of a container before it."""
     words = text.removeprefix("$ ").strip()
     return _CONTAINER.sub("", words)
 
 
 def command_line(text: str, state: State) -> list[str] | None:
-    """What to run for a line; None for what is no command of Kafka's."""
+    """Return the command to run for a line; None if it is not one of Kafka's tools."""
     from pessoa.cli.shell_words import with_cluster
     from pessoa.cli.tools import TOOLS
 

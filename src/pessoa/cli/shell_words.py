@@ -106,7 +106,7 @@ def suggestions(text: str, live: Live) -> Iterator[Suggestion]:
 
 
 def _split(text: str) -> tuple[list[str], str]:
-    """The words before the cursor, and the one that is being typed."""
+    """Return the words before the cursor, and the word that is being typed."""
     try:
         words = shlex.split(text)
     except ValueError:
@@ -138,7 +138,7 @@ def _values(option: str, word: str, live: Live) -> Iterator[Suggestion]:
 
 
 def with_cluster(words: list[str], servers: str) -> list[str]:
-    """A command for this cluster, unless it names another one or needs none."""
+    """Return the command with this cluster's --bootstrap-server, unless it names another cluster or needs none."""
     options = load(words[0].removesuffix(".sh")).completions()
     named = {"--bootstrap-server", "--broker-list", "--bootstrap-controller", "--zookeeper", "--help", "--version"}
     if "bootstrap-server" not in options or any(word.partition("=")[0] in named for word in words):

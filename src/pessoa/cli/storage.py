@@ -77,7 +77,7 @@ def _new_uuid() -> Uuid:
 
 
 def _directories(settings: dict[str, str]) -> tuple[list[str], str]:
-    """The log directories, and the one of the metadata log."""
+    """Return the log directories, and the directory of the metadata log."""
     paths = [path.strip() for path in settings.get("log.dirs", settings.get("log.dir", "/tmp/kafka-logs")).split(",")]  # noqa: S108
     return sorted(path for path in paths if path), settings.get("metadata.log.dir") or paths[0]
 
@@ -171,7 +171,8 @@ def _kind_of_metadata(voters: VoterSet | None, node_id: int) -> str:
 
 
 def _initial_voters(chosen: argparse.Namespace, settings: dict[str, str]) -> VoterSet | None:
-    """The first voters of a quorum that keeps them in its log; None where they are to come from elsewhere."""
+    """Return the first voters of a quorum that keeps its voters in its log; None for a static quorum, for a broker,
+    or with --no-initial-controllers."""
     is_controller = "controller" in settings.get("process.roles", "")
     is_static = bool(settings.get("controller.quorum.voters", "").strip())
     if is_static and (chosen.standalone or chosen.initial_controllers):

@@ -108,7 +108,7 @@ def main(given: Given) -> int:
 
 
 def _check(given: Given) -> None:
-    """Which options go together, in the order in which Kafka complains."""
+    """Raise UsageError for options that exclude or lack each other, in the order in which Kafka checks them."""
     line.require(given, "bootstrap-server")
     check_description(given)
     if given.has("delete"):
@@ -195,7 +195,7 @@ def chosen_groups(cluster: Cluster, given: Given) -> list[str]:
 
 
 def described(cluster: Cluster, group_id: str) -> StreamsGroup:
-    """The group; a refusal is told as Apache's tool does."""
+    """Return the description of the group. An error is raised as Apache's tool prints it."""
     from pessoa.client.streams_group_admin import describe_streams_group
 
     try:
@@ -205,7 +205,7 @@ def described(cluster: Cluster, group_id: str) -> StreamsGroup:
 
 
 def source_offsets(cluster: Cluster, group: StreamsGroup) -> dict[TopicPartition, Committed]:
-    """What the group has committed of the topics that its topology reads."""
+    """Return the group's committed offsets in the topics that its topology reads."""
     from pessoa.client.group_admin import committed_offsets
 
     sources = {topic for one in group.subtopologies for topic in (*one.sources, *one.repartitions)}
@@ -235,7 +235,7 @@ def _say_if_empty(group: StreamsGroup) -> None:
 
 
 def _print_table(rows: Sequence[Sequence[object]], widths: Sequence[int], glued: int = -1) -> None:
-    """Print rows with columns of these widths; the last is not padded. No blank stands before the column `glued`."""
+    """Print rows with columns of these widths; the last is not padded. There is no space before the column `glued`."""
     for row in rows:
         cells = [
             ("" if index in (0, glued) else " ") + f"{value!s:<{width}}"
@@ -330,7 +330,7 @@ def _print_offsets(cluster: Cluster, group: StreamsGroup, verbose: bool) -> None
 
 
 def _read_partitions(group: StreamsGroup) -> list[TopicPartition]:
-    """What the active tasks of the members read."""
+    """Return the partitions that the active tasks of the members read."""
     sources = {one.name: (*one.sources, *one.repartitions) for one in group.subtopologies}
     return list(
         dict.fromkeys(

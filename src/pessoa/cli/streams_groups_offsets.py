@@ -237,7 +237,7 @@ def _print_deletion(deleted: list[str], failures: dict[str, str]) -> None:
 
 
 def _delete_topics_of(cluster: Cluster, topics: dict[str, list[str]]) -> dict[str, str]:
-    """Delete the internal topics of these groups. Return the groups of which a topic is left, and why."""
+    """Delete the internal topics of these groups. Return the groups that still have a topic, with the error."""
     from pessoa.client.topic_admin import delete_topics
 
     failures: dict[str, str] = {}

@@ -36,11 +36,11 @@ class Parser(argparse.ArgumentParser):
 
 
 class Failed(Exception):
-    """What was asked for cannot be done; the sentence goes to standard error, and the exit code is 1."""
+    """The command cannot be carried out; the sentence goes to standard error, and the exit code is 1."""
 
 
 class ParsedTool:
-    """A command whose line argparse reads. The exit code of an act that returns None is 0."""
+    """A command whose options argparse parses. The exit code of an act that returns None is 0."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class ParsedTool:
             return 1
 
     def completions(self) -> dict[str, tuple[str, bool]]:
-        """The options by name: their help, and whether a value follows."""
+        """Return the options by name: their help, and whether a value follows."""
         return {
             name.removeprefix("--"): (action.help or "", action.nargs != 0)
             for action in self.make_parser()._actions
@@ -82,7 +82,8 @@ class ParsedTool:
 def parsed_tool(
     make_parser: Callable[[], argparse.ArgumentParser], *, helps_empty_lines: bool = False
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], ParsedTool]:
-    """As `tool_run.tool`. With `helps_empty_lines` an empty command line prints the help, and is no mistake."""
+    """Return a decorator that makes a ParsedTool, as `tool_run.tool` makes a Tool. With `helps_empty_lines` an empty
+    command line prints the help, and is not an error."""
     return lambda act: ParsedTool(make_parser, act, helps_empty_lines=helps_empty_lines)
 
 
@@ -95,7 +96,7 @@ def connect(servers: str | None, controllers: str | None = None, config: str | N
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as their widest cell, each followed by a tab."""
+    """Print a table with columns as wide as their widest cell, each followed by a tab."""
     cells = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(header))]
     for row in cells:

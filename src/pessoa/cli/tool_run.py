@@ -58,7 +58,7 @@ class Tool:
         return run(lambda typed: self._act(self._parse(options, typed)), words, options)
 
     def completions(self) -> dict[str, tuple[str, bool]]:
-        """The options by name: their help, and whether a value follows."""
+        """Return the options by name: their help, and whether a value follows."""
         table = self.make_options().table.values()
         return {option.name: (option.help, option.kind != FLAG) for option in table if not option.hidden}
 
@@ -72,7 +72,7 @@ def tool(
 def run(
     act: Callable[[Sequence[str]], int | None], words: Sequence[str] | None = None, options: Options | None = None
 ) -> int:
-    """Run `act` and return its exit code. Without words the process was started for it, and ends here."""
+    """Run `act` and return its exit code. Without `words` it takes sys.argv, and may end the process itself."""
     if words is not None:
         return _code_of(act, words, options)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
@@ -130,7 +130,7 @@ def warn(sentence: str) -> None:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Read a Java properties file; a UsageError says why it cannot be read."""
+    """Return the contents of a Java properties file. Raises UsageError if it cannot be read."""
     from pessoa.base import properties
 
     try:
@@ -142,7 +142,7 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def connect(given: Given, *, config: str = "command-config", servers: str | None = None) -> Cluster:
-    """The cluster that the command line names. Sockets open with the first question."""
+    """Return the cluster that the command line names. Connections are opened with the first request."""
     settings = read_properties(given.value(config)) if given.has(config) else {}
     if servers is None:
         servers = given.maybe("bootstrap-server")
@@ -151,7 +151,7 @@ def connect(given: Given, *, config: str = "command-config", servers: str | None
 
 
 def reach(servers: str, settings: Mapping[str, str], *, controllers: bool = False) -> Cluster:
-    """The cluster that the user has named. If no broker answers, a warning says so at once, not after a minute."""
+    """Return the cluster at these servers. If no broker answers, a warning is printed at once, not after a minute."""
     from pessoa.client.cluster_client import Cluster, parse_addresses
 
     check_names([host for host, _ in parse_addresses(servers)])
@@ -159,7 +159,7 @@ def reach(servers: str, settings: Mapping[str, str], *, controllers: bool = Fals
 
 
 def check_names(hosts: Sequence[str]) -> None:
-    """Refuse addresses if no host name of them can be resolved, as the Java clients do."""
+    """Raise BadSettings if no host name of the addresses can be resolved, as the Java clients do."""
     from pessoa.client.client_errors import BadSettings
 
     wrong = []
@@ -181,8 +181,8 @@ def check_names(hosts: Sequence[str]) -> None:
 
 
 def silence_listener() -> Callable[[KafkaError], None]:
-    """For librdkafka's `error_cb`, which hears of every attempt: says once why no broker answers, and again if it
-    is still so, or so again, half a minute later."""
+    """Return a function for librdkafka's `error_cb`, which is called with every failed attempt. It prints once why
+    no broker answers, and again if that is still or again so half a minute later."""
     from confluent_kafka import KafkaError
 
     # A broker that answers and refuses us is not silent. The whole reason is shown then: its parts explain each other.
@@ -229,7 +229,7 @@ def require_answer(servers: str, patience_s: float, settings: Mapping[str, str] 
 
 
 def zookeeper_era(given: Given) -> str | None:
-    """The cluster to use in place of --zookeeper, with a warning; None without the option."""
+    """Return the cluster to use in place of --zookeeper, and print a warning; None without the option."""
     if not given.has("zookeeper"):
         return None
     server = default_cluster()

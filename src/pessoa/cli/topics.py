@@ -126,7 +126,7 @@ def _check(given: Given) -> None:
 
 
 def _check_combinations(given: Given, action: str) -> None:
-    """Which options make sense with which action, in the order in which Kafka complains."""
+    """Raise UsageError for options that do not go with the action, in the order in which Kafka checks them."""
     allowed = {
         "config": ("create",),
         "partitions": ("alter", "create"),
@@ -168,7 +168,7 @@ def _execute(cluster: Cluster, given: Given) -> int:
 
 
 def _matching(cluster: Cluster, pattern: str | None, exclude_internal: bool = False) -> list[str]:
-    """The names of the topics that a pattern means, sorted."""
+    """Return the names of the topics that match a pattern, sorted."""
     from pessoa.client.topic_admin import list_topics
 
     names = sorted(list_topics(cluster, internal=not exclude_internal))
@@ -229,7 +229,7 @@ def _settings(pairs: list[str]) -> dict[str, str]:
 
 
 def _assignment(text: str) -> Assignment:
-    """`0:1,1:2`: partition 0 on the brokers 0 and 1, partition 1 on 1 and 2."""
+    """Return the replicas of `0:1,1:2`: partition 0 on the brokers 0 and 1, partition 1 on 1 and 2."""
     assignment: Assignment = []
     for part in text.split(","):
         try:
@@ -289,7 +289,8 @@ def _describe(cluster: Cluster, given: Given) -> None:
 
 
 def _topic_without_option(given: Given) -> str | None:
-    """`--describe orders`: tutorials write so and mean that topic. Kafka passes over the word and shows all topics."""
+    """Return the words of `--describe orders` as the topic: tutorials write and mean it so, whereas Kafka ignores
+    the word and shows all topics."""
     return ",".join(given.words) or None
 
 

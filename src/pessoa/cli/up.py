@@ -85,7 +85,7 @@ def _supervise(brokers: int | None, services: list[str], port_shift: int, secure
 
 
 def _secured(home: Path, brokers: int, services: list[str], port_shift: int, secure: bool) -> Secured | None:
-    """The files of a cluster that is to be secured, or was; None for an open one."""
+    """Return the files of a cluster that is or becomes secured; None for an open one."""
     from datetime import UTC, datetime
 
     from pessoa.platform.process_plan import bootstrap_servers, registry_url
@@ -109,7 +109,7 @@ def _grant(secured: Secured) -> None:
 
 
 def _how_to_enter(secured: Secured | None, port_shift: int) -> str:
-    """The three lines that a user of a secured cluster needs; nothing for an open one."""
+    """Return the commands with which a user reaches a secured cluster; "" for an open one."""
     if secured is None:
         return ""
     from pessoa.platform.process_plan import bootstrap_servers, registry_url
@@ -127,7 +127,8 @@ def _how_to_enter(secured: Secured | None, port_shift: int) -> str:
 
 
 def where_the_commands_are() -> str:
-    """How to reach kafka-topics and the others where the virtual environment is not activated."""
+    """Return how to get kafka-topics and the others into PATH if the virtual environment is not activated; "" if
+    they are there."""
     import shutil
     import sys
     from pathlib import Path

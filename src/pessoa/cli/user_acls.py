@@ -134,7 +134,7 @@ def _is_host(text: str) -> bool:
 
 
 def _operations(wish: Wish, kind: ResourceType, permission: Permission) -> Iterator[Operation]:
-    """What is allowed or denied on a resource of this kind."""
+    """Yield the operations that are allowed or denied on a resource of this kind."""
     is_allowed = permission is Permission.ALLOW
     if wish.manage or not wish.says_what:
         yield Operation.ALL
@@ -152,7 +152,8 @@ def _operations(wish: Wish, kind: ResourceType, permission: Permission) -> Itera
 
 
 def rows_of(found: Sequence[tuple[Pattern, Entry]]) -> list[tuple[str, ...]]:
-    """For a table: the entries of one user on one resource together, in order."""
+    """Return the rows of a table: one for all entries of a user on a resource with the same permission and host, in
+    order."""
     together: dict[tuple[str, str, str, str], list[str]] = {}
     for pattern, entry in sorted(found, key=_order):
         may = "allowed" if entry.permission is Permission.ALLOW else "denied"
@@ -194,7 +195,7 @@ def acls() -> None:
 
 
 def _wish_options(command: F) -> F:
-    """What is allowed, denied or removed, and on what."""
+    """Add the options for the operations and resources of an `acls` command."""
     options = (
         click.option("--produce", is_flag=True, help="Write records."),
         click.option("--consume", is_flag=True, help="Read records, as a member of a group."),

@@ -133,7 +133,7 @@ def _check_name(name: str) -> None:
 
 
 def _password_from_stdin() -> str:
-    """The first line of standard input, without its end."""
+    """Return the first line of standard input, without its line end; on a terminal it is prompted for twice."""
     if sys.stdin.isatty():
         password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
     else:
@@ -148,7 +148,7 @@ def _password_from_stdin() -> str:
 
 
 def _remove_acls(cluster: Cluster, name: str) -> int:
-    """Remove every entry of a user; how many there were."""
+    """Delete every ACL entry of a user; return how many there were."""
     from pessoa.client.acl_admin import delete_acls, describe_acls
 
     own = [(pattern, entry) for pattern, entry in describe_acls(cluster) if entry.principal == f"User:{name}"]

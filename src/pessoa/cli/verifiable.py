@@ -27,7 +27,8 @@ def _text(data: str | bytes | None) -> str | None:
 
 
 def own_properties(parser: argparse.ArgumentParser, path: str | None, old: str, old_path: str | None) -> dict[str, str]:
-    """What the user's file says, by either name of its option. One that cannot be read is a mistake on the line."""
+    """Return the settings in the user's file, given by the new or the old name of the option. A file that cannot be
+    read is a usage error."""
     from pessoa.cli.command_line import UsageError
     from pessoa.cli.tool_run import read_properties
 

@@ -78,7 +78,8 @@ def main(chosen: argparse.Namespace) -> int:
 
 
 def _set_reset_strategy(chosen: argparse.Namespace, own: Mapping[str, str]) -> None:
-    """Where a group begins is a setting of the group, not of its members."""
+    """Set the share group's `share.auto.offset.reset`: where a group begins is a config of the group, not of its
+    members."""
     from pessoa.client.config_admin import Change, ResourceType, alter_configs
 
     strategy = chosen.offset_reset_strategy.lower()

@@ -78,7 +78,8 @@ def _unknown(command: str) -> Callable[[list[str]], int | None]:
 
 
 def _modern(words: list[str]) -> list[str]:
-    """`services start`, `services kafka start` and `services connect connector load x` as the verbs of old."""
+    """Return `services start`, `services kafka start` and `services connect connector load x` in the form of the old
+    CLI (`start`, `start kafka`, `load x`)."""
     words = [word for word in words if word != "--"]
     if words[:1] != ["services"]:
         return words

@@ -110,7 +110,7 @@ _ONE_ABOVE = 1
 
 
 class Mistake(Exception):
-    """Goes to standard output; the exit code is 127."""
+    """An error of the user, printed to standard output; the exit code is 127."""
 
 
 class CannotStart(Mistake):
@@ -118,7 +118,7 @@ class CannotStart(Mistake):
 
 
 def available() -> list[str]:
-    """The services of this installation, in the order in which they start."""
+    """Return the services of this installation, in the order in which they start."""
     from pessoa.platform.process_plan import installed
 
     there = ("kafka", *installed())
@@ -126,7 +126,8 @@ def available() -> list[str]:
 
 
 def run_directory() -> Path:
-    """The one that `confluent.current` names; made where there is none. The home of `pessoa up` while that runs."""
+    """Return the directory that `confluent.current` names, which is created if it is missing; the home of `pessoa
+    up` while that runs."""
     if (home := platform.home()) is not None:
         return home
     base = Path(os.environ.get("CONFLUENT_CURRENT") or tempfile.gettempdir())
@@ -142,7 +143,7 @@ def run_directory() -> Path:
 
 
 def require_own() -> None:
-    """Refuse to throw away what another command made."""
+    """Raise Mistake if the services are those of `pessoa up`: their data must not be deleted by this command."""
     if (home := platform.home()) is not None:
         raise Mistake(f"The services in {home} are those of `pessoa up`. Stop them with `pessoa down`, then delete it.")
 
@@ -155,7 +156,7 @@ def remove_run_directory() -> Path:
 
 
 def port(name: str) -> int:
-    """Where a service listens, from its properties or by default."""
+    """Return the port on which a service listens, from its properties or by default."""
     if (home := platform.home()) is not None:
         found = platform.processes(home, name)
         return int(found[0].address.rpartition(":")[2]) if found else SERVICES[name].port
@@ -168,7 +169,8 @@ def port(name: str) -> int:
 
 
 def access() -> platform.Access:
-    """How the services are to be spoken to: those of a secured `pessoa up` as its admin, others without a login."""
+    """Return the scheme and login for the services: those of a secured `pessoa up` as its admin, others without a
+    login."""
     home = platform.home()
     return platform.OPEN if home is None else platform.access(home)
 
@@ -204,14 +206,14 @@ def _process_id(name: str) -> int | None:
 
 
 def output_paths(name: str) -> list[Path]:
-    """What its processes have printed, if anything."""
+    """Return the existing files with the output of a service's processes."""
     home = platform.home()
     paths = [_file(name, "stdout")] if home is None else [Path(one.log) for one in platform.processes(home, name)]
     return [path for path in paths if path.exists()]
 
 
 def start(name: str) -> None:
-    """Start a service and wait until it listens."""
+    """Start a service and wait until it listens. Raises CannotStart."""
     if (home := platform.home()) is not None:
         if not platform.processes(home, name):
             raise CannotStart(f"{name} is not one of the services of `pessoa up`; start it with them: pessoa up --help")
@@ -247,7 +249,7 @@ def start(name: str) -> None:
 
 
 def stop(name: str) -> None:
-    """Ask a service to end, and kill it if it has not after ten seconds."""
+    """Send SIGTERM to a service, and SIGKILL if it has not ended after ten seconds."""
     if (home := platform.home()) is not None:
         platform.stop(home, name)
         return
@@ -266,7 +268,8 @@ def stop(name: str) -> None:
 
 
 def stopped_with(name: str) -> list[str]:
-    """The services that end with this one, last started first: all of them without kafka, none without another."""
+    """Return the services that stop together with this one, last started first: all others for kafka, none for any
+    other."""
     return [other for other in reversed(available()) if name == "kafka" != other]
 
 

@@ -45,7 +45,7 @@ _TIMEOUT_S = 30.0
 
 
 def _ask(method: str, path: str, body: object = None) -> JsonValue:
-    """The answer as a value. An error of Connect is an answer too: it is shown as it is."""
+    """Return the decoded response of Connect; an error response is returned as well, to be shown as it is."""
     access = services.access()
     url = f"{access.scheme}://localhost:{services.port('connect')}{path}"
     data = None if body is None else json.dumps(body).encode()
@@ -88,7 +88,7 @@ def load(name: str, path: str | None) -> None:
 
 
 def _predefined(name: str) -> Path:
-    """The file with the settings of a predefined connector; made where it is missing."""
+    """Return the file with the settings of a predefined connector, which is created if it is missing."""
     if name not in PREDEFINED:
         raise Mistake(
             f"{name} is not a predefined connector name.\nUse -d <file> to load a connector from a properties or "

@@ -23,7 +23,7 @@ _POLL_S = 0.05
 
 
 def home() -> Path | None:
-    """The home of a `pessoa up` that runs, if it is what the user means."""
+    """Return the home of a running `pessoa up`; None if none runs or CONFLUENT_CURRENT is set."""
     if os.environ.get("CONFLUENT_CURRENT"):
         return None
     from pessoa.platform.home import pessoa_home
@@ -34,7 +34,7 @@ def home() -> Path | None:
 
 
 class Access(NamedTuple):
-    """How to speak to an HTTP service."""
+    """The scheme, login header and TLS context for requests to an HTTP service."""
 
     scheme: str
     headers: Mapping[str, str]
@@ -64,7 +64,7 @@ def access(home: Path) -> Access:
 
 
 def processes(home: Path, name: str) -> list[RunningService]:
-    """The processes of one service: three for kafka, one or none for another."""
+    """Return the processes of one service: one for each broker for kafka, one or none for another."""
     run = _run(home)
     return [one for one in run.services if one.name == name or (name == "kafka" and one.name.startswith("broker-"))]
 
@@ -75,7 +75,7 @@ def is_up(home: Path, name: str) -> bool:
 
 
 def start(home: Path, name: str) -> bool:
-    """False if the service does not become ready."""
+    """Start a service that was stopped; return False if it does not become ready."""
     from pessoa.platform.held_services import release
 
     release(home, [one.name for one in processes(home, name)], _run(home).pid)

@@ -83,7 +83,7 @@ def main(given: Given) -> int:
 
 
 def check(given: Given) -> None:
-    """Which options go together, in the order in which Kafka complains."""
+    """Raise UsageError for options that exclude or lack each other, in the order in which Kafka checks them."""
     from pessoa.cli.tool_run import zookeeper_era
 
     if given.has("topic") == given.has("include"):
@@ -103,7 +103,7 @@ def check(given: Given) -> None:
 
 
 def starting_offset(given: Given) -> int:
-    """As librdkafka writes it: -2 is the beginning, -1 the end."""
+    """Return the offset to start at, as librdkafka writes it: -2 is the beginning, -1 the end."""
     text = given.maybe("offset")
     if text is None:
         return -2 if given.has("from-beginning") else -1
@@ -128,7 +128,7 @@ def formatter_properties(given: Given) -> dict[str, str]:
 
 
 def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
-    """Print records until the end. `form` makes bytes of a record as `formatters.shown` has it."""
+    """Print records until the end and return the exit code. `form` turns a record of `formatters.shown` into bytes."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     try:
@@ -155,7 +155,8 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
 
 
 def end_consumer(given: Given, consumer: Consumer | ShareConsumer, count: int) -> bool:
-    """Close the consumer and say how many records it processed; False if the group could not be left in time."""
+    """Close the consumer and print how many records it processed; return False if the group could not be left in
+    time."""
     sys.stdout.flush()
     is_closed = close_in_time(consumer)
     warn(f"Processed a total of {count} messages")
@@ -172,8 +173,8 @@ def leave_librdkafka(code: int) -> NoReturn:
 
 
 class EndSignals:
-    """`to_end` after SIGINT (Ctrl-C) or SIGTERM: the consumer commits its offsets and leaves the group. An exception in
-    its place would be lost where it hits a callback of librdkafka's."""
+    """Signal handlers that set `to_end` at SIGINT (Ctrl-C) or SIGTERM: the consumer then commits its offsets and
+    leaves the group. An exception instead would be lost if it is raised within a callback of librdkafka."""
 
     def __init__(self) -> None:
         self.to_end = False
@@ -193,8 +194,8 @@ class EndSignals:
 
 
 def close_in_time(consumer: Consumer | ShareConsumer) -> bool:
-    """Commit and leave the group; False if that took too long or was interrupted. librdkafka may wait for ever for a
-    coordinator that was restarted meanwhile."""
+    """Commit and leave the group; return False if that took too long or was interrupted. librdkafka may wait for
+    ever for a coordinator that was restarted meanwhile."""
     from threading import Thread
 
     closing = Thread(target=consumer.close, daemon=True)

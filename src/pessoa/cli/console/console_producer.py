@@ -117,7 +117,7 @@ def _check_addresses(text: str) -> None:
 
 
 def produce(given: Given, parse: Callable[[str, int], Line]) -> int:
-    """Send every line of standard input. `parse` makes a record of a line and its number."""
+    """Send every line of standard input and return the exit code. `parse` makes a record of a line and its number."""
     from confluent_kafka import KafkaException, Producer
 
     topic = given.value("topic")
@@ -147,13 +147,14 @@ def produce(given: Given, parse: Callable[[str, int], Line]) -> int:
 
 
 def _flush(producer: Producer) -> None:
-    """Wait for the answers. librdkafka waits without looking at signals, so Ctrl-C is seen between two calls."""
+    """Wait until all records are acknowledged. librdkafka waits without looking at signals, so Ctrl-C is seen
+    between two calls."""
     while _flush_once(producer):
         pass
 
 
 def _flush_once(producer: Producer) -> int:
-    """Wait for a moment and return how many records are unacknowledged then."""
+    """Wait for `_FLUSH_S` and return how many records are unacknowledged then."""
     return _wait_interruptibly(producer.flush, _FLUSH_S)
 
 
@@ -167,7 +168,8 @@ def _wait_interruptibly(wait: Callable[[float], int], seconds: float) -> int:
 
 @contextmanager
 def _poll_in_background(producer: Producer) -> Iterator[None]:
-    """Run librdkafka's callbacks in a thread: refusals and lost brokers are reported while a line is awaited."""
+    """Run librdkafka's callbacks in a thread: refused records and lost brokers are reported while the tool waits for
+    a line."""
     from threading import Event, Thread
 
     is_over = Event()
@@ -216,7 +218,7 @@ def _size(data: bytes | None) -> str:
 
 
 def _lines() -> Iterator[str]:
-    """Standard input, line by line; on a terminal with a prompt."""
+    """Yield standard input line by line; on a terminal with a prompt."""
     stream = sys.stdin
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
@@ -231,7 +233,7 @@ def _lines() -> Iterator[str]:
 
 
 def producer_settings(given: Given) -> dict[str, object]:
-    """librdkafka's settings for this command line."""
+    """Return librdkafka's settings for this command line."""
     from pessoa.cli.tool_run import check_names, silence_listener
     from pessoa.client.cluster_client import parse_addresses
     from pessoa.client.librdkafka import to_librdkafka

@@ -139,7 +139,8 @@ def _consume(given: Given, form: Callable[[Shown], bytes]) -> int:
 
 
 class _Printing:
-    """Polls, prints and acknowledges until there is enough. `count` is how many records were processed."""
+    """The loop that polls, prints and acknowledges until there are enough records; `count` is how many were
+    processed."""
 
     def __init__(
         self, given: Given, consumer: ShareConsumer, form: Callable[[Shown], bytes], answer: AcknowledgeType
@@ -168,7 +169,7 @@ class _Printing:
         return 0
 
     def _take(self, messages: list[object]) -> bool:
-        """Print and acknowledge what was delivered; False if a record could not be printed."""
+        """Print and acknowledge the delivered records; return False if a record could not be printed."""
         from confluent_kafka import AcknowledgeType, Message
 
         from pessoa.cli.console.formatters import BadData, shown

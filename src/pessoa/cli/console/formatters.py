@@ -29,7 +29,7 @@ class BadData(Exception):
 
 
 class Shown(NamedTuple):
-    """A record as a formatter sees it."""
+    """The fields of a record that formatters print."""
 
     topic: str
     partition: int
@@ -44,7 +44,8 @@ class Shown(NamedTuple):
 
 
 def shown(message: Any) -> Shown:
-    """A record that was read: librdkafka's types do not tell it from one that is on its way."""
+    """Return the fields of a consumed record. `message` is Any: librdkafka's types do not distinguish it from a
+    record to produce."""
     kind, timestamp = message.timestamp()
     return Shown(
         message.topic(),
@@ -165,7 +166,7 @@ class DefaultFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """The default one, and a line for the log; ours goes nowhere."""
+    """The default formatter under the name of Kafka's, which also logs each record; this one does not log."""
 
 
 class Formatter(Protocol):

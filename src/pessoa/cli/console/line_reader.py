@@ -20,7 +20,7 @@ Headers = list[tuple[str, str | bytes | None]]
 
 
 class BadLine(Exception):
-    """A separator is missing."""
+    """A line of input lacks a separator or cannot be encoded, or a property of the line reader is invalid."""
 
 
 class Line(NamedTuple):
@@ -42,7 +42,7 @@ class LineReader:
         self._check()
 
     def _check(self) -> None:
-        """Two equal separators could not be told apart."""
+        """Raise BadLine if two separators are equal: they could not be told apart."""
         pairs = (
             ("headers.delimiter", self._headers_delimiter, "headers.separator", self._headers_separator),
             ("headers.delimiter", self._headers_delimiter, "headers.key.separator", self._header_key_separator),

@@ -50,7 +50,7 @@ _REGISTRY = "http://localhost:8081"
 
 
 class Registry:
-    """What the tools need of a schema registry: register, and codecs by id."""
+    """The client of the schema registry for the console tools: it registers schemas and returns codecs by id."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._client = RegistryClient({**properties, URL: properties.get(URL, _REGISTRY)})
@@ -80,7 +80,8 @@ class Registry:
 
 
 def _of_file(given: Given, old: str) -> dict[str, str]:
-    """What the file of the client says about the registry. The plain tool has warned of the option's old name."""
+    """Return the registry's settings in the client's file. The plain tool has printed the warning about the option's
+    old name."""
     path = given.maybe("command-config") or given.maybe(old)
     return {} if path is None else serialiser_settings(read_properties(path))
 
@@ -89,7 +90,7 @@ def _of_file(given: Given, old: str) -> dict[str, str]:
 
 
 class SchemaReader:
-    """Lines of JSON to records."""
+    """A reader that turns lines of JSON into records, encoded with registered schemas."""
 
     def __init__(self, schema_type: str, topic: str, properties: Mapping[str, str]) -> None:
         self._lines = LineReader(properties)

@@ -90,7 +90,7 @@ def base_offset_of(path: str) -> int:
 
 
 def batches(file: BinaryIO, max_bytes: int = _INT32_MAX, position: int = 0) -> Iterator[tuple[int, RecordBatch]]:
-    """Every batch that the file has all of, with its position."""
+    """Yield every complete batch of the file, with its position."""
     file.seek(0, 2)
     end = min(file.tell(), max_bytes)
     file.seek(position)
@@ -180,5 +180,5 @@ def _java_bool(value: bool) -> str:
 
 
 def java_optional(value: int | None) -> str:
-    """A number that may be missing, in the words of Java's OptionalLong."""
+    """Return a number that may be missing as Java prints an OptionalLong."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"

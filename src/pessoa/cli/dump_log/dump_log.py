@@ -106,7 +106,7 @@ def _dump(name: str, given: Given, findings: Findings) -> None:
 
 
 def _lines(path: str, given: Given, findings: Findings) -> Iterator[str] | None:
-    """What there is to print about a file, or None if files with such names are not known."""
+    """Return the lines to print about a file; None if its name has no known suffix."""
     match os.path.splitext(path)[1]:
         case ".log" | ".checkpoint":
             from pessoa.cli.dump_log import batch_lines
@@ -141,7 +141,7 @@ def _lines(path: str, given: Given, findings: Findings) -> Iterator[str] | None:
 
 
 def _detail(given: Given) -> Detail:
-    """How much of each batch is wanted. A decoder is asked for in order to see contents."""
+    """Return how much of each batch to print. An option that names a decoder also asks for the contents."""
     from pessoa.cli.dump_log.batch_lines import Detail
 
     metadata = not given.has("skip-record-metadata")

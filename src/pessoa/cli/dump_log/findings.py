@@ -20,7 +20,7 @@ class Unreadable(Exception):
 
 
 class Findings:
-    """Each kind of finding, as pairs of numbers under the absolute path of a file."""
+    """The findings of each kind, as pairs of numbers under the absolute path of a file."""
 
     def __init__(self) -> None:
         self._index_mismatches: dict[str, dict[int, int]] = {}
@@ -31,7 +31,7 @@ class Findings:
         self._sentences: list[str] = []
 
     def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
-        """The index says that a batch with this last offset is there, and it is another."""
+        """Note that the batch at an index entry has another last offset than the entry."""
         self._index_mismatches.setdefault(_absolute(path), {})[index_offset] = log_offset
 
     def timestamp_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
@@ -41,11 +41,13 @@ class Findings:
         self._timestamps_out_of_order.setdefault(_absolute(path), []).append((timestamp, previous))
 
     def offset_not_found(self, path: str, index_offset: int, log_offset: int) -> None:
-        """A time index names an offset that ends no batch; `log_offset` is where the batch in question ends, or -1."""
+        """Note that a time index names an offset that is not the last of a batch; `log_offset` is the last offset of
+        the batch that was found, or -1."""
         self._offsets_not_found.setdefault(_absolute(path), []).append((index_offset, log_offset))
 
     def gap(self, path: str, previous_offset: int, offset: int) -> None:
-        """Records that do not follow each other: compaction leaves such gaps, and so does an append to a later base."""
+        """Note that two records do not follow each other: compaction leaves such gaps, and so does an append to a
+        later base offset."""
         self._gaps.setdefault(_absolute(path), {})[previous_offset] = offset
 
     def sentence(self, text: str) -> None:
@@ -72,5 +74,5 @@ class Findings:
 
 
 def _absolute(path: str) -> str:
-    """As Java has it: what stands in the path stays, dots and all."""
+    """Return the absolute path as Java does: dots in the path stay."""
     return os.path.join(os.getcwd(), path)

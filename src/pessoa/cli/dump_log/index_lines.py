@@ -62,7 +62,7 @@ def offset_index_lines(
 
 
 def _last_offset(header: bytes, max_message_size: int, where: str) -> int:
-    """The last offset of the batch that begins with these bytes."""
+    """Return the last offset of the batch that begins with these bytes."""
     if len(header) < HEADER_SIZE:
         raise Unreadable(f"{where}: it points behind the end of the log")
     base_offset, length, _, magic, _, _, last_offset_delta, *_ = HEADER.unpack(header)
@@ -110,7 +110,8 @@ def time_index_lines(path: str, sanity_only: bool, verify_only: bool, findings: 
 
 
 class _BatchSearch:
-    """Looks up offsets in a log. Entries of a sound index rise, so one walk through the log serves them all."""
+    """The search for offsets in a log. The entries of a valid index increase, so one pass through the log serves
+    them all."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -179,7 +180,8 @@ def producer_snapshot_lines(path: str, findings: Findings) -> Iterator[str]:
 
 
 def _check_sanity(path: str, data: bytes, entry: Struct, last_offset: int, base_offset: int) -> None:
-    """What makes a starting broker rebuild an index: pieces of an entry, or an end before the beginning."""
+    """Raise Unreadable for an index that a starting broker would rebuild: with an incomplete entry, or a last offset
+    before its base offset."""
     if last_offset < base_offset:
         raise Unreadable(f"{path}: its last offset, {last_offset}, lies before its base offset {base_offset}")
     if len(data) % entry.size:

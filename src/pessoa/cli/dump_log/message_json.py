@@ -34,7 +34,7 @@ def as_json(message: Message, version: int) -> str:
 
 
 def as_values(message: Message, version: int) -> dict[str, object]:
-    """The values of `as_json` before they become text, for callers that change parts of them."""
+    """Return the values of `as_json` before they become text, for callers that change parts of them."""
     return _struct_values(message, Layout(type(message), version))
 
 

@@ -42,7 +42,7 @@ _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def plain_decoder(key_class: str, value_class: str) -> Decode:
-    """For records of users, by the names of Kafka's decoder classes, with or without their package."""
+    """Return a decoder for records of users, by the names of Kafka's decoder classes, with or without their package."""
     decode_key, decode_value = _plain_part(key_class), _plain_part(value_class)
 
     def decode(record: Record) -> tuple[str | None, str | None]:
@@ -89,7 +89,7 @@ _PLAIN_PARTS: dict[str, Callable[[bytes], str]] = {
 
 
 def log_decoder(option: str) -> Decode:
-    """For the records of an internal topic, by the option that names it."""
+    """Return a decoder for the records of an internal topic, by the option that names it."""
     if option == "cluster-metadata-decoder":
         return _decode_metadata
     log = _COORDINATOR_LOGS.get(option)
@@ -114,7 +114,7 @@ def _decode_metadata(record: Record) -> tuple[None, str]:
 
 
 def _metadata_version(data: bytes) -> int:
-    """The third number of the frame; the first two are the frame's own version and the type."""
+    """Return the third number of the frame; the first two are the frame's own version and the type."""
     from pessoa.wire.primitives import read_uvarint
 
     position = version = 0
@@ -152,7 +152,8 @@ def _decode_coordinator(log: str, record: Record) -> tuple[str, str | None]:
 
 
 def _open_consumer_protocol(values: dict[str, Any]) -> None:
-    """What the members of a classic consumer group said to each other, which brokers keep as bytes."""
+    """Replace the bytes of subscriptions and assignments by their decoded values: members of a classic consumer
+    group exchange them, and brokers keep them as bytes."""
     if values.get("protocolType") != "consumer":
         return
     from pessoa.cli.dump_log.message_json import as_values

@@ -21,7 +21,7 @@ from prompt_toolkit.keys import Keys
 
 
 class Interrupts:
-    """Owns SIGINT while it is entered, in the main thread."""
+    """The handler of SIGINT while it is entered, in the main thread."""
 
     def __init__(self) -> None:
         self._may_raise = False
@@ -43,7 +43,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def run(self, work: Callable[[], None]) -> bool:
-        """Return False if Ctrl-C ended the work."""
+        """Run `work`; return False if Ctrl-C ended it."""
         try:
             self._may_raise = True
             work()
@@ -57,7 +57,7 @@ class Interrupts:
 
 
 def take_typed_ahead(keyboard: Input) -> bool:
-    """Return whether Ctrl-C was typed behind the line; it takes what was typed before it along, as a terminal does."""
+    """Return whether Ctrl-C was typed after the line; keys typed before the Ctrl-C are dropped, as a terminal does."""
     keys = [*get_typeahead(keyboard), *keyboard.read_keys()]
     found = [number for number, press in enumerate(keys) if press.key == Keys.ControlC]
     store_typeahead(keyboard, keys[found[-1] + 1 :] if found else keys)

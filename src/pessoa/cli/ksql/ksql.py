@@ -101,7 +101,7 @@ def ksql(
 
 
 def _run_text(session: object, text: str) -> bool:
-    """Run what was given on the command line or came through a pipe; a last semicolon may be missing."""
+    """Run the statements of the command line or of a pipe; the last semicolon may be missing."""
     from pessoa.cli.ksql.ksql_session import KsqlSession
 
     assert isinstance(session, KsqlSession)
@@ -136,7 +136,7 @@ def _converse(session: object) -> None:
 
 
 def _end_after(seconds: float) -> None:
-    """Interrupt a query as Ctrl-C does."""
+    """Raise KeyboardInterrupt after so many seconds, which ends a query as Ctrl-C does."""
     import signal
 
     def interrupt(_: int, __: object) -> None:

@@ -44,7 +44,7 @@ ksql statements end with a semicolon. These commands need none:
 
 
 class Leave(Exception):
-    """The user is done."""
+    """The user has asked to end the session."""
 
 
 class KsqlSession:
@@ -69,7 +69,7 @@ class KsqlSession:
     # Output.
 
     def write(self, text: str) -> None:
-        """Show a text, whose control characters are escaped: in JSON that is the same text."""
+        """Print a text with its control characters escaped: in JSON that is the same text."""
         text = printable(text)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -83,7 +83,7 @@ class KsqlSession:
     # Input.
 
     def run_line(self, line: str) -> bool:
-        """Run a local command; False if the line is none."""
+        """Run a local command; return False if the line is not one."""
         words = line.strip().rstrip(";").split()
         if not words:
             return False
@@ -101,7 +101,7 @@ class KsqlSession:
         return True
 
     def run(self, text: str) -> bool:
-        """Run all statements of a text; False if one failed, and those behind it were not run."""
+        """Run all statements of a text; return False if one failed, and those after it were not run."""
         from pessoa.ksql.ksql_errors import KsqlError
         from pessoa.ksql.syntax.lexer import Lexer
 
@@ -170,7 +170,7 @@ class KsqlSession:
             self.write("\n" + "\n".join(render(one)))
 
     def _stream(self, statement: str, word: str) -> bool:
-        """Show rows until their end, or Ctrl-C."""
+        """Print the rows of a query until its end or Ctrl-C; return False if it failed."""
         ended = "Topic printing ceased" if word == "PRINT" else "Query terminated"
         rows: Rows | None = None
         try:

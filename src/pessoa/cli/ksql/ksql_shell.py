@@ -37,7 +37,7 @@ _STYLES = {TokenKind.STRING: "ansigreen", **dict.fromkeys(_NUMBERS, "ansicyan")}
 
 
 class KsqlCompleter(Completer):
-    """Keywords, functions, and the names that the server has."""
+    """A completer of keywords, functions, and the names that the server has."""
 
     def __init__(self, session: KsqlSession) -> None:
         self._session = session
@@ -45,7 +45,7 @@ class KsqlCompleter(Completer):
         self._functions: list[str] = []
 
     def refresh(self) -> None:
-        """Ask the server for its names; without an answer the old ones stay."""
+        """Fetch the names from the server; if it does not answer, the old ones stay."""
         try:
             found = self._session.client.statements("SHOW STREAMS; SHOW TABLES; SHOW QUERIES;", {}, {})
         except (ServerRefused, ServerUnreachable):
@@ -110,7 +110,7 @@ def is_whole(text: str) -> bool:
 
 
 class Shell:
-    """Reads and runs until the user leaves."""
+    """The loop that reads and runs statements until the user leaves."""
 
     def __init__(self, session: KsqlSession, history: Path) -> None:
         self._session = session
@@ -139,7 +139,7 @@ class Shell:
             self._session.write("Exiting ksqlDB.")
 
     def _read(self) -> str | None:
-        """Return the next line, None at the end of input; Ctrl-C drops what was typed."""
+        """Return the next line, None at the end of input; Ctrl-C drops the typed text."""
         while True:
             try:
                 with patch_stdout(raw=True):

@@ -17,7 +17,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class RowBox:
-    """`wrap`: a long value goes on in the next line; without it, it is cut with three dots."""
+    """A table of rows with equal columns. With `wrap` a long value continues on the next line; without it, it is
+    shortened with three dots."""
 
     def __init__(self, names: Sequence[str], width: int, *, wrap: bool = True) -> None:
         self._names = names
@@ -64,6 +65,6 @@ def cell_text(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""The text with control characters as JSON writes them (\u001b), but for tabs and ends of lines: a record's value
-    must not steer the terminal."""
+    r"""Return the text with control characters as JSON writes them (\u001b), except tabs and line ends: the value of
+    a record must not control the terminal."""
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

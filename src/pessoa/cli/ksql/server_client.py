@@ -16,7 +16,8 @@ _CONNECT_S = 10.0
 
 
 class ServerRefused(Exception):
-    """An error of the server: its message, its code, and the statements before it that were done."""
+    """An error response of the server: its message, its code, and the entities of the statements before it that were
+    run."""
 
     def __init__(self, message: str, code: int = 0, entities: list[dict[str, Any]] | None = None) -> None:
         super().__init__(message)
@@ -25,11 +26,11 @@ class ServerRefused(Exception):
 
 
 class ServerUnreachable(Exception):
-    """No ksql server answers there."""
+    """No ksql server answers at this address."""
 
 
 class Rows:
-    """An answer that goes on: its lines, until `close`."""
+    """A streamed response: its lines, until `close`."""
 
     def __init__(self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse) -> None:
         self._connection = connection
