@@ -57,11 +57,11 @@ def prepare(
                 f"The disk is full: {home} has {free_bytes // 2**20} MB left, and Pessoa needs"
                 f" {least_free_bytes // 2**20} MB to start. Free some space, or set PESSOA_HOME to another disk."
             )
-        platform = _known_platform(home)
+        platform = _read_platform(home)
         if platform is None or not any(home.glob("broker-*/meta.properties")):
             # Before any broker has written, nothing binds: a first start may have failed for want of a port.
-            platform = Platform(_adopted_cluster(home) or _new_cluster_id(), brokers or default_brokers)
-            _remember(home, platform)
+            platform = Platform(_find_cluster_id(home) or _new_cluster_id(), brokers or default_brokers)
+            _write_platform(home, platform)
     except OSError as failure:
         raise HomeProblem(f"{home} cannot be used for data and logs: {failure.strerror}.") from failure
     if brokers is not None and brokers != platform.brokers:
@@ -74,7 +74,7 @@ def prepare(
     return platform
 
 
-def _known_platform(home: Path) -> Platform | None:
+def _read_platform(home: Path) -> Platform | None:
     path = home / "platform.properties"
     if not path.exists():
         return None
@@ -85,7 +85,7 @@ def _known_platform(home: Path) -> Platform | None:
         raise HomeProblem(f"{path} is damaged: it must say cluster.id=… and brokers=….") from None
 
 
-def _adopted_cluster(home: Path) -> str | None:
+def _find_cluster_id(home: Path) -> str | None:
     """Return the cluster id of data that `pessoa broker` left in this home."""
     path = home / "broker-1" / "meta.properties"
     return _properties(path).get("cluster.id") if path.exists() else None
@@ -99,7 +99,7 @@ def _new_cluster_id() -> str:
             return text
 
 
-def _remember(home: Path, platform: Platform) -> None:
+def _write_platform(home: Path, platform: Platform) -> None:
     path = home / "platform.properties"
     fresh = path.with_suffix(".new")
     fresh.write_text(f"cluster.id={platform.cluster_id}\nbrokers={platform.brokers}\n", encoding="utf-8")

@@ -40,7 +40,7 @@ class Reservation:
     none of these ports to an outgoing connection."""
 
     def __init__(self) -> None:
-        self._held = ExitStack()
+        self._sockets = ExitStack()
         self._ports: list[int] = []
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class Reservation:
         self.close()
 
     def close(self) -> None:
-        self._held.close()
+        self._sockets.close()
 
     def _hold(self, service: Service, port: int, deadline_s: float) -> None:
         while True:
@@ -92,7 +92,7 @@ class Reservation:
                 time.sleep(_RETRY_S)
                 continue
             if CAN_BE_SHARED:
-                self._held.enter_context(bound)
+                self._sockets.enter_context(bound)
                 self._ports.append(port)
             else:
                 bound.close()

@@ -64,16 +64,18 @@ class Offering(NamedTuple):
     module: str = ""
 
 
-def _told_to_control_center(known: Addresses) -> tuple[str, ...]:
+def _control_center_options(known: Addresses) -> tuple[str, ...]:
     """Return the control centre's settings: the addresses of the other services, and its data directory."""
     scheme = urlsplit(known.schema_registry).scheme
     urls = {"connect.cluster": 8083, "ksql.url": 8088}
-    told = {f"confluent.controlcenter.{key}": f"{scheme}://{HOST}:{port + known.shift}" for key, port in urls.items()}
-    told["pessoa.control.center.pipelines.url"] = f"http://{HOST}:{8084 + known.shift}"
-    told["pessoa.control.center.data.dir"] = str(known.home / "control-center")
-    told["pessoa.control.center.home"] = str(known.home)
+    overrides = {
+        f"confluent.controlcenter.{key}": f"{scheme}://{HOST}:{port + known.shift}" for key, port in urls.items()
+    }
+    overrides["pessoa.control.center.pipelines.url"] = f"http://{HOST}:{8084 + known.shift}"
+    overrides["pessoa.control.center.data.dir"] = str(known.home / "control-center")
+    overrides["pessoa.control.center.home"] = str(known.home)
     options = ("--bootstrap-server", known.bootstrap_servers, "--schema-registry", known.schema_registry)
-    return (*options, *(word for key, value in told.items() for word in ("--override", f"{key}={value}")))
+    return (*options, *(word for key, value in overrides.items() for word in ("--override", f"{key}={value}")))
 
 
 # In the order in which they start. The names are those of the processes in Confluent's platform.
@@ -108,7 +110,7 @@ OFFERINGS = (
         extra="spark",
         module="pyspark",
     ),
-    Offering("control-center", "control-center", 9021, _told_to_control_center, extra="console", module="nicegui"),
+    Offering("control-center", "control-center", 9021, _control_center_options, extra="console", module="nicegui"),
 )
 
 
@@ -139,18 +141,18 @@ def _has_what_it_needs(offering: Offering) -> bool:
 def choose(wanted: Iterable[str] | None) -> list[str]:
     """Return the wanted services in the order in which they start; all installed ones for None. Raises `CannotPlan`
     for a service that this installation does not have."""
-    there = installed()
+    available = installed()
     if wanted is None:
-        return there
+        return available
     subcommands = {offering.subcommand: offering.name for offering in OFFERINGS}
     names = [subcommands.get(name, name) for name in wanted]
     for name in names:
         if name not in (offering.name for offering in OFFERINGS):
-            raise CannotPlan(f"There is no service called {name}; this installation has {', '.join(there)}.")
-        if name not in there:
+            raise CannotPlan(f"There is no service called {name}; this installation has {', '.join(available)}.")
+        if name not in available:
             more = next((f" ({each})" for each in left_out() if each.startswith(f"{name} ")), "")
-            raise CannotPlan(f"This installation of Pessoa has no {name} in it; it has {', '.join(there)}.{more}")
-    return [name for name in there if name in names]
+            raise CannotPlan(f"This installation of Pessoa has no {name} in it; it has {', '.join(available)}.{more}")
+    return [name for name in available if name in names]
 
 
 def bootstrap_servers(brokers: int, shift: int = 0) -> str:

@@ -66,12 +66,12 @@ def drawn_table(rows: Sequence[Sequence[str]], width: int, headings: Sequence[st
     # Into a string, not onto the terminal: the supervisor has one way of speaking.
     page = StringIO()
     Console(file=page, force_terminal=True, width=width).print(rich_table(rows, headings, width))
-    if rows and headings[-1] == "log" and _fitting(rows, headings, width) < len(headings):
+    if rows and headings[-1] == "log" and _count_fitting_columns(rows, headings, width) < len(headings):
         page.write(f"The logs are in {Path(rows[0][-1]).parent}.\n")
     return page.getvalue().rstrip("\n")
 
 
-def _fitting(rows: Sequence[Sequence[str]], headings: Sequence[str], width: int) -> int:
+def _count_fitting_columns(rows: Sequence[Sequence[str]], headings: Sequence[str], width: int) -> int:
     """Return how many columns fit into the width, each in one line; never fewer than the first two."""
     widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
     count = len(headings)
@@ -85,7 +85,7 @@ def rich_table(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS
     from rich.table import Table
     from rich.text import Text
 
-    count = _fitting(rows, headings, shutil.get_terminal_size().columns if width is None else width)
+    count = _count_fitting_columns(rows, headings, shutil.get_terminal_size().columns if width is None else width)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings[:count]:
         table.add_column(heading, overflow="fold", style="bold" if heading == "service" else None)

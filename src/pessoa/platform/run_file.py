@@ -51,8 +51,10 @@ class Run:
 
 class AlreadyRunning(Exception):
     def __init__(self, home: Path, pid: int | None) -> None:
-        who = f" (process {pid})" if pid else ""
-        super().__init__(f"Pessoa is already running in {home}{who}. `pessoa status` shows it, `pessoa down` stops it.")
+        process = f" (process {pid})" if pid else ""
+        super().__init__(
+            f"Pessoa is already running in {home}{process}. `pessoa status` shows it, `pessoa down` stops it."
+        )
 
 
 class RunLock:
@@ -124,10 +126,10 @@ def write_run(home: Path, run: Run) -> None:
 def stop_orphans(home: Path) -> list[str]:
     """Stop the services that a killed supervisor has left running, and return their names. Call it with the lock
     held."""
-    stale = read_run(home)
-    if stale is None:
+    last_run = read_run(home)
+    if last_run is None:
         return []
-    orphans = [service for service in stale.services if is_ours(service.pid)]
+    orphans = [service for service in last_run.services if is_ours(service.pid)]
     for service in orphans:
         with suppress(ProcessLookupError):
             os.kill(service.pid, signal.SIGTERM)
@@ -146,13 +148,13 @@ def is_ours(pid: int) -> bool:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except FileNotFoundError:
-        return not Path("/proc/self").exists() and _ps_says_ours(pid)
+        return not Path("/proc/self").exists() and _is_ours_by_ps(pid)
     except OSError:
         return False
     return b"pessoa" in words
 
 
-def _ps_says_ours(pid: int) -> bool:
+def _is_ours_by_ps(pid: int) -> bool:
     import subprocess
 
     shown = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)

@@ -103,7 +103,7 @@ class Supervisor:
         self._stop_at_once = asyncio.Event()
         self._held: frozenset[str] = frozenset()
         self._held_changed = asyncio.Event()
-        self._being_held: set[asyncio.Task[None]] = set()
+        self._hold_tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
         state = "stopping" if self._stop.is_set() else "supervising"
@@ -112,27 +112,27 @@ class Supervisor:
     def run_until_signalled(self) -> int:
         """Start the services, watch and stop them; return the exit code of `pessoa up`."""
 
-        async def life() -> int:
+        async def run() -> int:
             for number in (signal.SIGINT, signal.SIGTERM):
                 asyncio.get_running_loop().add_signal_handler(number, self.request_stop)
-            asyncio.get_running_loop().add_signal_handler(held_services.CHANGED, self.look_who_is_held)
+            asyncio.get_running_loop().add_signal_handler(held_services.CHANGED, self.apply_held_services)
             return await self.run()
 
-        return asyncio.run(life())
+        return asyncio.run(run())
 
     def request_stop(self) -> None:
         if self._stop.is_set():
             self._stop_at_once.set()
         self._stop.set()
 
-    def look_who_is_held(self) -> None:
+    def apply_held_services(self) -> None:
         self._held = held_services.held(self.home)
         for child in self.children:
             if child.service.name in self._held and child.state == "ready":
                 deadline_s = asyncio.get_running_loop().time() + self._patience.stop_s
                 task = asyncio.ensure_future(self._stop_one(child, deadline_s))
-                self._being_held.add(task)
-                task.add_done_callback(self._being_held.discard)
+                self._hold_tasks.add(task)
+                task.add_done_callback(self._hold_tasks.discard)
         # Waiters for the next change get a new event.
         self._held_changed.set()
         self._held_changed = asyncio.Event()
@@ -145,15 +145,15 @@ class Supervisor:
             return 1
         held_services.forget(self.home)
         with ports:
-            return await self._live()
+            return await self._run_services()
 
-    async def _live(self) -> int:
+    async def _run_services(self) -> int:
         try:
             await self._start_all()
             if not self._stop.is_set():
                 self._phase = "ready"
                 # Told first: `pessoa up --detach` shows what was told as soon as it reads that all is ready.
-                self._tell(self._what_is_where())
+                self._tell(self._summary())
                 self._write()
                 await self._watch()
         except StartFailure as failure:
@@ -167,7 +167,7 @@ class Supervisor:
         for tier in _tiers(self.children):
             for child in tier:
                 await self._start(child)
-            await self._unless_stopped(asyncio.gather(*(self._require_ready(child) for child in tier)))
+            await self._wait_unless_stopped(asyncio.gather(*(self._require_ready(child) for child in tier)))
             if self._stop.is_set():
                 return
             if (act := self._after_tier.get(tier[0].service.tier)) is not None:
@@ -178,12 +178,12 @@ class Supervisor:
             await child.start()
         except OSError as failure:
             raise StartFailure(f"Cannot start {child.service.name}: {failure}.") from failure
-        self._is_now(child, "starting")
+        self._set_state(child, "starting")
 
     async def _require_ready(self, child: Child) -> None:
         if await child.wait_until_ready(self._patience.ready_s):
             child.ready_after_s = time.time() - self._began_s
-            self._is_now(child, "ready")
+            self._set_state(child, "ready")
             return
         if self._stop.is_set():
             return
@@ -196,7 +196,7 @@ class Supervisor:
         raise StartFailure(f"{what}. Its log is {child.log_path}{':' if tail else ' and empty.'}{tail}")
 
     async def _watch(self) -> None:
-        await self._unless_stopped(asyncio.gather(*(self._keep_running(child) for child in self.children)))
+        await self._wait_unless_stopped(asyncio.gather(*(self._keep_running(child) for child in self.children)))
 
     async def _keep_running(self, child: Child) -> None:
         name = child.service.name
@@ -204,7 +204,7 @@ class Supervisor:
         while True:
             await child.wait_until_exited()
             if name in self._held:
-                await self._until_released(child)
+                await self._wait_until_released(child)
                 failure_count = 0
                 continue
             failure_count = 1 if child.uptime_s >= self._patience.stable_s else failure_count + 1
@@ -213,14 +213,14 @@ class Supervisor:
                 f"{name} stopped by itself ({child.how_it_ended()}); starting it again in {pause_s:g} s. "
                 f"Its log is {child.log_path}"
             )
-            self._is_now(child, "down")
+            self._set_state(child, "down")
             await asyncio.sleep(pause_s)
             child.restart_count += 1
             await self._start_again(child)
 
-    async def _until_released(self, child: Child) -> None:
+    async def _wait_until_released(self, child: Child) -> None:
         name = child.service.name
-        self._is_now(child, "stopped")
+        self._set_state(child, "stopped")
         self._tell(f"{name} was stopped and stays so until it is started again")
         while name in self._held:
             await self._held_changed.wait()
@@ -230,10 +230,10 @@ class Supervisor:
         await self._start(child)
         if await child.wait_until_ready(self._patience.ready_s):
             child.ready_after_s = child.uptime_s
-            self._is_now(child, "ready")
+            self._set_state(child, "ready")
             self._tell(f"{child.service.name} is back on {child.service.address} (pid {child.pid})")
 
-    async def _unless_stopped(self, work: asyncio.Future[list[None]]) -> None:
+    async def _wait_unless_stopped(self, work: asyncio.Future[list[None]]) -> None:
         """Wait for `work`, or until the supervisor is asked to stop; an error in `work` is raised here."""
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
@@ -258,20 +258,20 @@ class Supervisor:
             await asyncio.gather(*(self._stop_one(child, now_s + share * (deadline_s - now_s)) for child in tier))
 
     async def _stop_one(self, child: Child, deadline_s: float) -> None:
-        self._is_now(child, "stopping")
+        self._set_state(child, "stopping")
         stopping = asyncio.ensure_future(child.stop(deadline_s))
-        hurry = asyncio.ensure_future(self._stop_at_once.wait())
-        await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
-        if hurry.done() and not stopping.done():
+        stop_at_once = asyncio.ensure_future(self._stop_at_once.wait())
+        await asyncio.wait((stopping, stop_at_once), return_when=asyncio.FIRST_COMPLETED)
+        if stop_at_once.done() and not stopping.done():
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
             stopping = asyncio.ensure_future(child.stop(asyncio.get_running_loop().time()))
-        hurry.cancel()
+        stop_at_once.cancel()
         if not await stopping:
             self._tell(f"{child.service.name} did not stop when asked and was killed")
-        self._is_now(child, "stopped")
+        self._set_state(child, "stopped")
 
-    def _is_now(self, child: Child, state: str) -> None:
+    def _set_state(self, child: Child, state: str) -> None:
         child.state = state
         self._write()
         self._on_change(self.children, child)
@@ -296,7 +296,7 @@ class Supervisor:
             # A disk that is full must not take down services that could still serve reads.
             self._tell(f"cannot write {self.home / 'run.json'}: {failure.strerror}")
 
-    def _what_is_where(self) -> str:
+    def _summary(self) -> str:
         times_s = dict.fromkeys(("brokers", ""), 0.0)
         for child in self.children:
             for tier in (child.service.tier, ""):

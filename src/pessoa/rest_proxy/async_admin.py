@@ -98,7 +98,7 @@ class Administrator:
 
     async def describe_cluster(self) -> DescribeClusterResult:
         found: DescribeClusterResult = await _await_future(
-            _begun(self._admin.describe_cluster, request_timeout=REQUEST_TIMEOUT_S)
+            _call_librdkafka(self._admin.describe_cluster, request_timeout=REQUEST_TIMEOUT_S)
         )
         self._cluster_id = found.cluster_id
         return found
@@ -121,13 +121,13 @@ class Administrator:
     ) -> dict[str, TopicDescription | KafkaException]:
         if not names:
             return {}
-        futures = _begun(
+        futures = _call_librdkafka(
             self._admin.describe_topics,
             TopicCollection(list(names)),
             include_authorized_operations=with_operations,
             request_timeout=REQUEST_TIMEOUT_S,
         )
-        return dict(zip(futures, await _all(futures.values()), strict=True))
+        return dict(zip(futures, await _gather_outcomes(futures.values()), strict=True))
 
     async def describe_topic(self, name: str, *, with_operations: bool = False) -> TopicDescription:
         found = (await self.describe_topics([name], with_operations=with_operations))[name]
@@ -136,7 +136,7 @@ class Administrator:
         return found
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool) -> None:
-        futures = _begun(
+        futures = _call_librdkafka(
             self._admin.create_topics,
             [topic],
             validate_only=validate_only,
@@ -146,13 +146,13 @@ class Administrator:
         await _await_future(futures[topic.topic])
 
     async def delete_topic(self, name: str) -> None:
-        futures = _begun(
+        futures = _call_librdkafka(
             self._admin.delete_topics, [name], request_timeout=REQUEST_TIMEOUT_S, operation_timeout=REQUEST_TIMEOUT_S
         )
         await _await_future(futures[name])
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        futures = _begun(
+        futures = _call_librdkafka(
             self._admin.create_partitions, [NewPartitions(topic, count)], request_timeout=REQUEST_TIMEOUT_S
         )
         await _await_future(futures[topic])
@@ -160,16 +160,16 @@ class Administrator:
     async def offsets(self, partitions: Iterable[tuple[str, int]], *, end: bool) -> dict[tuple[str, int], int]:
         """Return the start or end offset of each partition; a partition without a leader is left out."""
         at = OffsetSpec.latest() if end else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        asked = {TopicPartition(*each): at for each in partitions}
-        if not asked:
+        wanted = {TopicPartition(*each): at for each in partitions}
+        if not wanted:
             return {}
-        futures = _begun(
+        futures = _call_librdkafka(
             self._admin.list_offsets,
-            asked,
+            wanted,
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=REQUEST_TIMEOUT_S,
         )
-        found = zip(futures, await _all(futures.values()), strict=True)
+        found = zip(futures, await _gather_outcomes(futures.values()), strict=True)
         return {
             (place.topic, place.partition): each.offset for place, each in found if not isinstance(each, KafkaException)
         }
@@ -254,7 +254,9 @@ class Administrator:
     # Groups.
 
     async def group_ids(self) -> list[str]:
-        found = await _await_future(_begun(self._admin.list_consumer_groups, request_timeout=REQUEST_TIMEOUT_S))
+        found = await _await_future(
+            _call_librdkafka(self._admin.list_consumer_groups, request_timeout=REQUEST_TIMEOUT_S)
+        )
         if not found.valid and found.errors:
             raise from_kafka(kafka_error(found.errors[0]))
         return sorted(listing.group_id for listing in found.valid)
@@ -264,14 +266,14 @@ class Administrator:
         one, its error is raised."""
         if not ids:
             return []
-        futures = _begun(self._admin.describe_consumer_groups, list(ids), request_timeout=REQUEST_TIMEOUT_S)
-        outcomes = await _all(futures.values())
+        futures = _call_librdkafka(self._admin.describe_consumer_groups, list(ids), request_timeout=REQUEST_TIMEOUT_S)
+        outcomes = await _gather_outcomes(futures.values())
         if len(ids) == 1 and isinstance(outcomes[0], KafkaException):
             raise from_kafka(kafka_error(outcomes[0]))
         return [each for each in outcomes if not isinstance(each, KafkaException)]
 
     async def committed(self, group: str) -> list[TopicPartition]:
-        futures = _begun(
+        futures = _call_librdkafka(
             self._admin.list_consumer_group_offsets,
             [ConsumerGroupTopicPartitions(group)],
             request_timeout=REQUEST_TIMEOUT_S,
@@ -290,7 +292,7 @@ class Administrator:
     async def ask(self, question: Callable[[Cluster], T]) -> T:
         """Call `question` with our own client in a worker thread, one call at a time, and return its result."""
 
-        def asked() -> T:
+        def run() -> T:
             from pessoa.client.cluster_client import Cluster
 
             with self._own_turn:
@@ -307,7 +309,7 @@ class Administrator:
                 except KafkaFailure as failure:
                     raise HttpProblem(500, str(failure), KAFKA_ERROR) from None
 
-        return await self._in_thread(asked)
+        return await self._in_thread(run)
 
     def _close_own(self) -> None:
         with self._own_turn:
@@ -316,7 +318,7 @@ class Administrator:
                 self._own = None
 
 
-def _begun(call: Callable[..., T], *arguments: object, **options: object) -> T:
+def _call_librdkafka(call: Callable[..., T], *arguments: object, **options: object) -> T:
     """Call librdkafka and return its futures. Raises an HttpProblem for arguments that librdkafka refuses itself."""
     try:
         return call(*arguments, **options)
@@ -333,7 +335,7 @@ async def _await_future(future: Future[T]) -> T:
         raise from_kafka(kafka_error(failure)) from None
 
 
-async def _all(futures: Iterable[Future[T]]) -> list[T | KafkaException]:
+async def _gather_outcomes(futures: Iterable[Future[T]]) -> list[T | KafkaException]:
     """Return the outcomes in order; the errors of Kafka are among them, other errors are raised."""
     outcomes = await asyncio.gather(*(asyncio.wrap_future(each) for each in futures), return_exceptions=True)
     found: list[T | KafkaException] = []

@@ -267,10 +267,10 @@ class CallerClients:
         self._close_longest_idle(list(self._entries), "Too many callers have requests under way.")
 
     def _close_longest_idle(self, keys: list[tuple[str, bytes]], problem: str) -> None:
-        idle = next((key for key in keys if not self._entries[key].users), None)
-        if idle is None or len(self._closing) >= self._config.callers_max:
+        idle_key = next((key for key in keys if not self._entries[key].users), None)
+        if idle_key is None or len(self._closing) >= self._config.callers_max:
             raise HttpProblem(429, problem, headers={"Retry-After": "1"})
-        self._start_close(idle)
+        self._start_close(idle_key)
 
     async def expire_forever(self) -> None:
         while True:

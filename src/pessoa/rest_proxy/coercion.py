@@ -41,7 +41,7 @@ _ENCODE = msgspec.json.Encoder().encode
 
 def coerced(body: bytes, kind: type) -> bytes:
     """Return the same JSON with its scalars converted to what the type needs. The body must be JSON."""
-    return _coerced(body, _shape(kind))
+    return _coerce(body, _shape(kind))
 
 
 @lru_cache(maxsize=64)
@@ -49,17 +49,17 @@ def _shape(kind: type) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _coerced(raw: bytes, shape: inspect.Type) -> bytes:
+def _coerce(raw: bytes, shape: inspect.Type) -> bytes:
     raw = raw.strip()
     match shape:
         case inspect.UnionType():
-            return _of_union(raw, shape)
+            return _coerce_union(raw, shape)
         case inspect.StructType() if raw.startswith(b"{"):
-            return _of_members(raw, {field.encode_name: field.type for field in shape.fields})
+            return _coerce_members(raw, {field.encode_name: field.type for field in shape.fields})
         case inspect.DictType() if raw.startswith(b"{"):
-            return _of_members(raw, {}, shape.value_type)
+            return _coerce_members(raw, {}, shape.value_type)
         case inspect.ListType() if raw.startswith(b"["):
-            return _ENCODE([msgspec.Raw(_coerced(bytes(item), shape.item_type)) for item in _ITEMS.decode(raw)])
+            return _ENCODE([msgspec.Raw(_coerce(bytes(item), shape.item_type)) for item in _ITEMS.decode(raw)])
         case inspect.IntType():
             return _as_whole_number(raw)
         case inspect.BoolType():
@@ -69,22 +69,22 @@ def _coerced(raw: bytes, shape: inspect.Type) -> bytes:
     return raw
 
 
-def _of_members(raw: bytes, shapes: Mapping[str, inspect.Type], others: inspect.Type | None = None) -> bytes:
+def _coerce_members(raw: bytes, shapes: Mapping[str, inspect.Type], others: inspect.Type | None = None) -> bytes:
     found = {}
     for name, value in _MEMBERS.decode(raw).items():
         shape = shapes.get(name, others)
-        found[name] = value if shape is None else msgspec.Raw(_coerced(bytes(value), shape))
+        found[name] = value if shape is None else msgspec.Raw(_coerce(bytes(value), shape))
     return _ENCODE(found)
 
 
-def _of_union(raw: bytes, union: inspect.UnionType) -> bytes:
+def _coerce_union(raw: bytes, union: inspect.UnionType) -> bytes:
     """Return the value as it is if it fits a member of the union; else converted to the first scalar member that it
     can be converted to."""
     shapes = [shape for shape in union.types if not isinstance(shape, inspect.NoneType)]
     if any(_fits(raw, shape) for shape in shapes if isinstance(shape, _SCALARS)):
         return raw
     for shape in shapes:
-        found = _coerced(raw, shape)
+        found = _coerce(raw, shape)
         if found != raw:
             return found
     return raw

@@ -180,10 +180,10 @@ class Consumers:
         entry.is_closed = True
         task = asyncio.create_task(_close(entry))
         self._closing.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._on_closed)
         return task
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
+    def _on_closed(self, task: asyncio.Task[None]) -> None:
         self._closing.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
             logger.warning("a consumer could not be closed: %s", failure)
@@ -194,18 +194,18 @@ class Consumers:
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, a blocking call, from one of the `consumer.threads`. Returns only after the
         thread does, cancelled or not: otherwise a second thread could use the same consumer."""
-        working = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
         cancelled: asyncio.CancelledError | None = None
-        while not working.done():
+        while not future.done():
             try:
-                await asyncio.wait([working])
+                await asyncio.wait([future])
             except asyncio.CancelledError as told:
                 cancelled = told
         if cancelled is not None:
             # No caller hears of it any more.
-            working.exception()
+            future.exception()
             raise cancelled
-        return working.result()
+        return future.result()
 
 
 async def _close(entry: Entry) -> None:
@@ -213,15 +213,15 @@ async def _close(entry: Entry) -> None:
         await _in_own_thread(entry.instance.close)
 
 
-async def _wait_for(closing: Collection[asyncio.Task[None]]) -> None:
+async def _wait_for(tasks: Collection[asyncio.Task[None]]) -> None:
     """Return when all tasks are done, or after `CLOSE_TIMEOUT_S`."""
-    if closing:
-        _, late = await asyncio.wait(closing, timeout=CLOSE_TIMEOUT_S)
-        if late:
+    if tasks:
+        _, unfinished = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
+        if unfinished:
             logger.warning(
                 "%d consumers have not closed within %.0f s; the coordinator removes them from their groups when"
                 " max.poll.interval.ms have passed",
-                len(late),
+                len(unfinished),
                 CLOSE_TIMEOUT_S,
             )
 

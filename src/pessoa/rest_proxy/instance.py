@@ -8,9 +8,9 @@ A read polls more than it returns when it hits its size limit, and gives back wh
 (`put_back`). So what was polled and what was read are not the same, and offsets are committed by what was *read*:
 librdkafka is told not to remember offsets itself, and `returned` says where each partition stands.
 
-    polled ──► _ahead (polled, not read) ──► read() ──► returned(): position, stored for the automatic commit
+    polled ──► _unread (polled, not read) ──► read() ──► returned(): position, stored for the automatic commit
 
-Invariants: `_ahead` holds records of assigned partitions only, in order; a position is one past the last record that
+Invariants: `_unread` holds records of assigned partitions only, in order; a position is one past the last record that
 was returned, or where a seek went. Both are dropped for partitions that a rebalance takes away.
 
 A rebalance is a callback that waits in the queue of records until it is polled, and confluent-kafka answers it with the
@@ -79,13 +79,13 @@ class Instance:
         self._topics: list[str] = []
         self._pattern: Pattern | None = None
         # When the topics were last looked at, by the monotonic clock.
-        self._looked_s = 0.0
+        self._listed_s = 0.0
         self._is_assigned_by_hand = False
-        self._ahead: deque[Message] = deque()
+        self._unread: deque[Message] = deque()
         self._positions: dict[Partition, int] = {}
 
     def __repr__(self) -> str:
-        return f"<Instance {self.group}/{self.name} {self.format.value}, {len(self._ahead)} polled ahead>"
+        return f"<Instance {self.group}/{self.name} {self.format.value}, {len(self._unread)} polled ahead>"
 
     def close(self) -> None:
         """Leave the group; commit the offsets that were read if auto-commit is on."""
@@ -115,13 +115,13 @@ class Instance:
     def _find_topics(self, pattern: Pattern) -> list[str]:
         """Return the topics whose whole name matches, as in Java."""
         found = _call(self._consumer.list_topics, timeout=REQUEST_TIMEOUT_S)
-        self._looked_s = time.monotonic()
+        self._listed_s = time.monotonic()
         return sorted(name for name in found.topics if not is_internal(name) and pattern.matches_whole(name))
 
     def _follow_pattern(self) -> None:
         """Subscribe to the topics that match the pattern now, if they were listed longer than `PATTERN_REFRESH_S`
         ago."""
-        if self._pattern is not None and time.monotonic() - self._looked_s > PATTERN_REFRESH_S:
+        if self._pattern is not None and time.monotonic() - self._listed_s > PATTERN_REFRESH_S:
             topics = self._find_topics(self._pattern)
             if topics != self._topics:
                 self._subscribe_to(topics)
@@ -130,7 +130,7 @@ class Instance:
         """End the subscription, or the assignment by hand."""
         self._give_up_partitions()
         self._topics, self._pattern, self._is_assigned_by_hand = [], None, False
-        self._ahead.clear()
+        self._unread.clear()
         self._positions.clear()
 
     def subscription(self) -> list[str]:
@@ -147,9 +147,9 @@ class Instance:
             else TopicPartition(topic, number)
             for topic, number in dict.fromkeys(partitions)
         ]
-        if self._ahead:
+        if self._unread:
             # Assigning anew fetches from the position again.
-            self._ahead.clear()
+            self._unread.clear()
         _call(self._consumer.assign, places)
         self._is_assigned_by_hand = bool(places)
 
@@ -165,19 +165,19 @@ class Instance:
         taken: list[Message] = []
         size = 0
         while True:
-            while self._ahead:
-                more = record_size(self._ahead[0])
+            while self._unread:
+                more = record_size(self._unread[0])
                 if size + more >= limits.max_bytes:
                     return taken
                 size += more
-                taken.append(self._ahead.popleft())
+                taken.append(self._unread.popleft())
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0 or 0 <= limits.min_bytes < size:
                 return taken
             try:
                 self._poll(remaining_s, is_in_a_hurry=limits.min_bytes >= 0)
             except BaseException:
-                self._ahead.extendleft(reversed(taken))
+                self._unread.extendleft(reversed(taken))
                 raise
 
     def _poll(self, wait_s: float, *, is_in_a_hurry: bool) -> None:
@@ -189,7 +189,7 @@ class Instance:
         for message in messages:
             error = message.error()
             if error is None:
-                self._ahead.append(message)
+                self._unread.append(message)
             elif error.code() in NO_COORDINATOR:
                 has_lost_its_coordinator = True
             elif error.code() not in IGNORED:
@@ -201,7 +201,7 @@ class Instance:
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Put records back to be read again: they could not be sent to the caller."""
-        self._ahead.extendleft(reversed(messages))
+        self._unread.extendleft(reversed(messages))
 
     def returned(self, messages: Iterable[Message]) -> None:
         """Advance the positions past these records, which are being sent to the caller. Does not block, so within a
@@ -240,8 +240,8 @@ class Instance:
         if not places:
             return
         self._must_be_assigned([partition for partition, _ in places])
-        asked = [TopicPartition(topic, number, time_ms) for (topic, number), time_ms in places]
-        found = _call(self._consumer.offsets_for_times, asked, timeout=REQUEST_TIMEOUT_S)
+        wanted = [TopicPartition(topic, number, time_ms) for (topic, number), time_ms in places]
+        found = _call(self._consumer.offsets_for_times, wanted, timeout=REQUEST_TIMEOUT_S)
         self.seek(
             [
                 ((each.topic, each.partition), each.offset if each.offset >= 0 else self._bounds(each)[1])
@@ -277,8 +277,8 @@ class Instance:
         """Return the committed offsets of these partitions; partitions without one are left out."""
         if not partitions:
             return []
-        asked = [TopicPartition(*each) for each in partitions]
-        found = _call(self._consumer.committed, asked, timeout=REQUEST_TIMEOUT_S)
+        wanted = [TopicPartition(*each) for each in partitions]
+        found = _call(self._consumer.committed, wanted, timeout=REQUEST_TIMEOUT_S)
         for place in found:
             if place.error is not None:
                 raise from_kafka(place.error)
@@ -319,14 +319,16 @@ class Instance:
             pass
 
     def _forget_revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {(each.topic, each.partition) for each in partitions}
-        self._drop(gone.__contains__)
-        for partition in gone:
+        revoked = {(each.topic, each.partition) for each in partitions}
+        self._drop(revoked.__contains__)
+        for partition in revoked:
             self._positions.pop(partition, None)
 
     def _drop(self, is_dropped: Callable[[Partition], bool]) -> None:
         """Delete the records of these partitions that were polled and not read yet."""
-        self._ahead = deque(each for each in self._ahead if not is_dropped((each.topic() or "", each.partition() or 0)))
+        self._unread = deque(
+            each for each in self._unread if not is_dropped((each.topic() or "", each.partition() or 0))
+        )
 
 
 def record_size(message: Message) -> int:

@@ -38,7 +38,7 @@ class KnownTopics:
     def __init__(self, list_topics: Callable[..., ClusterMetadata]) -> None:
         self._list_topics = list_topics
         self._partition_counts: dict[str, int] = {}
-        self._looking: dict[str, asyncio.Task[int]] = {}
+        self._lookups: dict[str, asyncio.Task[int]] = {}
 
     def __repr__(self) -> str:
         return f"<KnownTopics {len(self._partition_counts)} remembered>"
@@ -55,10 +55,10 @@ class KnownTopics:
         """Return if the partition exists. Raises the problem 40401 for a missing topic, 40402 for a missing
         partition."""
         if not self.is_known(topic, partition):
-            task = self._looking.get(topic)
+            task = self._lookups.get(topic)
             if task is None:
-                task = self._looking[topic] = asyncio.create_task(self._look_up(topic))
-                task.add_done_callback(lambda _: self._looking.pop(topic, None))
+                task = self._lookups[topic] = asyncio.create_task(self._look_up(topic))
+                task.add_done_callback(lambda _: self._lookups.pop(topic, None))
             count = await asyncio.shield(task)
             if partition >= count:
                 raise partition_not_found()

@@ -106,7 +106,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
         }
 
     def settings_of(prefix: str) -> ClientSettings:
-        return {"bootstrap.servers": bootstrap_servers, **_in_librdkafkas_words(of_client(prefix))}
+        return {"bootstrap.servers": bootstrap_servers, **_to_librdkafka_settings(of_client(prefix))}
 
     log_unknown(logger, own, (Config, HttpSettings), (LISTENERS, ADVERTISED, REGISTRY_PREFIX, *OWN))
     http = read_http_settings(own, config.http.listener)
@@ -140,7 +140,7 @@ def _check_propagation(http: HttpSettings, client: Mapping[str, str]) -> None:
         raise ConfigProblem(key, "JETTY_AUTH", f"client.sasl.mechanism must be {' or '.join(MECHANISMS)}")
 
 
-def _in_librdkafkas_words(java: Mapping[str, str]) -> dict[str, str]:
+def _to_librdkafka_settings(java: Mapping[str, str]) -> dict[str, str]:
     wanted = {key: value for key, value in java.items() if key not in _OWN_BUSINESS}
     if "request.timeout.ms" in wanted:
         # librdkafka has a key of that name too, but it is only about acknowledgements.

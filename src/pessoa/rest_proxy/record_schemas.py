@@ -117,8 +117,8 @@ class Schemas:
         if known is not None:
             return known
         if wanted.is_latest:
-            then, latest = self._latest.get(wanted, (0.0, None))
-            if latest is not None and time.monotonic() - then < LATEST_S:
+            fetched_s, latest = self._latest.get(wanted, (0.0, None))
+            if latest is not None and time.monotonic() - fetched_s < LATEST_S:
                 return latest
         try:
             found = await self._find(wanted)

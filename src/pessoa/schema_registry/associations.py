@@ -173,16 +173,16 @@ def _check_sharing(state: State, wanted: Association) -> None:
         raise registry_problems.subject_associated(wanted.subject)
 
 
-def decide_dissociate(state: State, gone: list[Association], *, cascade: bool, is_dry_run: bool) -> Associated:
+def decide_dissociate(state: State, associations: list[Association], *, cascade: bool, is_dry_run: bool) -> Associated:
     """Return the records that delete associations; with `cascade` the subjects of STRONG ones are softly deleted."""
     records: list[Record] = []
-    for each in gone:
+    for each in associations:
         if each.isFrozen and not cascade:
             raise registry_problems.association_frozen(each.associationType, each.subject)
         records.append(private_record(ASSOCIATIONS, each.key, None))
         if cascade and each.lifecycle == STRONG and state.versions(each.subject):
             records += decide_delete_subject(state, each.subject, permanent=False).records
-    return Associated(() if is_dry_run else tuple(records), tuple(gone))
+    return Associated(() if is_dry_run else tuple(records), tuple(associations))
 
 
 def _record(association: Association) -> Record:

@@ -132,12 +132,12 @@ def find_exactly(state: State, subject: str, wanted: Candidate, *, deleted: bool
 def find_newest(state: State, subject: str, wanted: Candidate, *, deleted: bool = False) -> Entry | None:
     sought = wanted.text_identity
     for entry in reversed(state.versions(subject, deleted=deleted)):
-        if (entry.text_identity == sought or _is_inlined(state, entry, wanted)) and _is_said_by(entry, wanted):
+        if (entry.text_identity == sought or _is_inlined(state, entry, wanted)) and _matches_contract(entry, wanted):
             return entry
     return None
 
 
-def _is_said_by(entry: Entry, wanted: Candidate) -> bool:
+def _matches_contract(entry: Entry, wanted: Candidate) -> bool:
     """Whether a version has the metadata and the rules of the request; those that the request lacks match any."""
     metadata, rule_set = merged_metadata(entry.value.metadata), merged_rules(entry.value.ruleSet)
     if property_of(wanted.metadata, VERSION_PROPERTY) is None:

@@ -75,9 +75,9 @@ def merged_rules(*layers: RuleSet | None) -> RuleSet | None:
 def without_rules(rule_set: RuleSet | None, names: Iterable[str]) -> RuleSet | None:
     if rule_set is None:
         return None
-    gone = set(names)
+    removed = set(names)
     kept = {
-        kind: [rule for rule in getattr(rule_set, kind) or [] if rule.name not in gone]
+        kind: [rule for rule in getattr(rule_set, kind) or [] if rule.name not in removed]
         for kind in ("migrationRules", "domainRules", "encodingRules")
     }
     return merged_rules(RuleSet(**kept, enableAt=rule_set.enableAt))
@@ -100,9 +100,9 @@ def property_of(metadata: Metadata | None, name: str) -> str | None:
 
 def with_version(metadata: Metadata | None, version: int) -> Metadata:
     """Return the metadata with the requested number of the version as a property."""
-    marked = merged_metadata(metadata, Metadata(properties={VERSION_PROPERTY: str(version)}))
-    assert marked is not None
-    return marked
+    merged = merged_metadata(metadata, Metadata(properties={VERSION_PROPERTY: str(version)}))
+    assert merged is not None
+    return merged
 
 
 def without_version(metadata: Metadata | None) -> Metadata | None:

@@ -47,7 +47,7 @@ def decide_delete_version(state: State, subject: str, version: int, *, permanent
     if state.is_referenced(key, deleted=permanent):
         raise registry_problems.reference_exists(subject, number)
     if permanent:
-        return Deletion(_for_good(state, subject, [entry]), (number,))
+        return Deletion(_permanent_deletions(state, subject, [entry]), (number,))
     return Deletion((Record(key, msgspec.structs.replace(entry.value, deleted=True)),), (number,))
 
 
@@ -66,11 +66,11 @@ def decide_delete_subject(state: State, subject: str, *, permanent: bool) -> Del
             raise registry_problems.reference_exists(subject, entry.value.version)
     numbers = tuple(entry.value.version for entry in (everything if permanent else alive))
     if permanent:
-        return Deletion(_for_good(state, subject, everything), numbers)
+        return Deletion(_permanent_deletions(state, subject, everything), numbers)
     return Deletion((Record(DeleteSubjectKey(subject), DeleteSubjectValue(subject, numbers[-1])),), numbers)
 
 
-def _for_good(state: State, subject: str, entries: list[Entry]) -> tuple[Record, ...]:
+def _permanent_deletions(state: State, subject: str, entries: list[Entry]) -> tuple[Record, ...]:
     context_name = parse_subject(subject).context
     context = state.context_of(subject)
     records = []
@@ -80,11 +80,11 @@ def _for_good(state: State, subject: str, entries: list[Entry]) -> tuple[Record,
     records += [Record(SchemaKey(subject, entry.value.version), None) for entry in entries]
     if len(entries) == len(state.versions(subject, deleted=True)):
         records.append(Record(DeleteSubjectKey(subject), None))
-        records += _settings(state, subject)
+        records += _setting_deletions(state, subject)
     return tuple(records)
 
 
-def _settings(state: State, subject: str) -> list[Record]:
+def _setting_deletions(state: State, subject: str) -> list[Record]:
     """Return the records that delete the config and mode of a deleted subject, so that a new one of its name does
     not inherit them."""
     records = []

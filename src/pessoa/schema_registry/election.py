@@ -135,24 +135,24 @@ class Election:
         while not self._leave.is_set():
             try:
                 with Cluster(self._bootstrap_servers, self._settings) as cluster:
-                    self._take_part(cluster)
+                    self._be_member(cluster)
             except (KafkaFailure, OSError, ValueError, KeyError) as failure:
                 log.warning("the election was interrupted: %s", failure)
             self._announce(None, is_me=False)
             self._leave.wait(_BACKOFF_S)
 
-    def _take_part(self, cluster: Cluster) -> None:
+    def _be_member(self, cluster: Cluster) -> None:
         node = cluster.coordinator(self._group)
         try:
             while not self._leave.is_set():
                 assignment = self._join(cluster, node)
                 if assignment is None:
                     continue
-                self._announce(*self._understood(assignment))
-                self._beat(cluster, node)
+                self._announce(*self._parse_assignment(assignment))
+                self._send_heartbeats(cluster, node)
         finally:
             if self._leave.is_set() and self._member_id:
-                self._depart(cluster, node)
+                self._leave_group(cluster, node)
 
     def _join(self, cluster: Cluster, node: int) -> bytes | None:
         """Send JoinGroup and SyncGroup; return the assignment, or None if the member must join again."""
@@ -209,7 +209,7 @@ class Election:
             return False
         raise RequestFailed(code)
 
-    def _understood(self, assignment: bytes) -> tuple[Identity | None, bool]:
+    def _parse_assignment(self, assignment: bytes) -> tuple[Identity | None, bool]:
         tree = json.loads(assignment) if assignment else {}
         if tree.get("error") == _DUPLICATE_URLS:
             log.error("two registries of the group %s have the same address; set host.name and the port", self._group)
@@ -218,25 +218,25 @@ class Election:
             return None, False
         return decode_identity(identity), tree.get("master") == self._member_id
 
-    def _beat(self, cluster: Cluster, node: int) -> None:
+    def _send_heartbeats(self, cluster: Cluster, node: int) -> None:
         """Send heartbeats until the coordinator asks the members to join again."""
         interval_s = self._session_timeout_ms / 1000 / _HEARTBEATS_PER_SESSION
         last_s = time.monotonic()
         while not self._leave.wait(interval_s):
-            beaten = cluster.ask(
+            response = cluster.ask(
                 HeartbeatRequest(group_id=self._group, generation_id=self._generation, member_id=self._member_id),
                 HeartbeatResponse,
                 node=node,
                 name="heartbeat",
                 timeout_ms=self._session_timeout_ms,
             )
-            if not self._is_accepted(beaten.error_code):
+            if not self._is_accepted(response.error_code):
                 return
             if time.monotonic() - last_s > self._session_timeout_ms / 1000:
                 log.warning("the last heartbeat took longer than the session lasts")
             last_s = time.monotonic()
 
-    def _depart(self, cluster: Cluster, node: int) -> None:
+    def _leave_group(self, cluster: Cluster, node: int) -> None:
         cluster.ask(
             LeaveGroupRequest(group_id=self._group, members=[MemberIdentity(member_id=self._member_id)]),
             LeaveGroupResponse,

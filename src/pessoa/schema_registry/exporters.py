@@ -54,7 +54,7 @@ class Exporter(msgspec.Struct, frozen=True):
     config: dict[str, str] = {}
 
     def takes(self, subject: str) -> bool:
-        return any(_is_named(subject, pattern) for pattern in self.subjects)
+        return any(_matches_pattern(subject, pattern) for pattern in self.subjects)
 
     def destination_of(self, subject: str, cluster_id: str) -> str:
         """Return the name that a subject gets in the destination registry."""
@@ -86,7 +86,7 @@ class Change(NamedTuple):
     name: str
 
 
-def _is_named(subject: str, pattern: str) -> bool:
+def _matches_pattern(subject: str, pattern: str) -> bool:
     wanted, found = parse_subject(pattern), parse_subject(subject)
     if wanted.context not in (WILDCARD, found.context):
         return False

@@ -68,14 +68,14 @@ class Exporting:
             offset = registry.store.applied_offset
             if registry.is_leader:
                 for exporter in all_exporters(registry.state):
-                    await self._round(exporter)
+                    await self._export_once(exporter)
             else:
                 self._copied.clear()
             # Until something is written, or it is time to try again.
             with contextlib.suppress(TopicUnavailable):
                 await registry.store.wait_until(offset + 1, _RETRY_S)
 
-    async def _round(self, exporter: Exporter) -> None:
+    async def _export_once(self, exporter: Exporter) -> None:
         state = self._registry.state
         status = status_of(state, exporter.name)
         version = msgspec.json.encode(exporter)
@@ -98,27 +98,27 @@ class Exporting:
 
     async def _copy(self, exporter: Exporter, state: State, copied: dict[SchemaKey, bool]) -> bool:
         """Copy new, softly deleted and removed versions to the destination; return True if there were any."""
-        there = {
+        present = {
             SchemaKey(subject, number): entry
             for subject, versions in state.subjects.items()
             if exporter.takes(subject)
             for number, entry in versions.items()
         }
-        fresh = [key for key, entry in there.items() if not entry.value.deleted and copied.get(key) is not False]
-        hidden = [key for key, entry in there.items() if entry.value.deleted and copied.get(key) is False]
-        gone = [key for key in copied if key not in there]
-        if not (fresh or hidden or gone):
+        fresh = [key for key, entry in present.items() if not entry.value.deleted and copied.get(key) is not False]
+        hidden = [key for key, entry in present.items() if entry.value.deleted and copied.get(key) is False]
+        removed = [key for key in copied if key not in present]
+        if not (fresh or hidden or removed):
             return False
         async with aclosing(AsyncRegistryClient(exporter.config)) as client:
             destination = _Destination(client, exporter, self._cluster_id)
-            for key in sorted(fresh, key=lambda key: (there[key].value.id, key)):
-                await destination.register(there[key])
+            for key in sorted(fresh, key=lambda key: (present[key].value.id, key)):
+                await destination.register(present[key])
                 copied[key] = False
             # What refers to others goes first.
-            for key in sorted(hidden, key=lambda key: -there[key].value.id):
+            for key in sorted(hidden, key=lambda key: -present[key].value.id):
                 await destination.delete(key)
                 copied[key] = True
-            for key in gone:
+            for key in removed:
                 if not copied[key]:
                     await destination.delete(key)
                 await destination.delete(key, permanent=True)

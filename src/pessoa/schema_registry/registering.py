@@ -152,9 +152,9 @@ def decide_register(
     _check_mode(mode, subject, given_id)
     if given_id is None and not mode.allows_import:
         wanted = _add_contract(state, subject, wanted, config)
-        asked = given_version or asked_version(wanted.metadata)
-        if asked is not None:
-            given_version = _version_for(state, subject, asked if asked > 0 else None, mode)
+        wanted_version = given_version or asked_version(wanted.metadata)
+        if wanted_version is not None:
+            given_version = _version_for(state, subject, wanted_version if wanted_version > 0 else None, mode)
             wanted = wanted._replace(metadata=with_version(wanted.metadata, given_version))
         else:
             existing = find_exactly(state, subject, wanted)
@@ -234,9 +234,9 @@ def _check_mode(mode: Mode, subject: str, given_id: int | None) -> None:
 def _check_reserved(wanted: Candidate, config: ConfigValue) -> None:
     if not config.validateFields:
         return
-    taken = [name for name in reserved_fields(wanted.metadata) if name in wanted.parsed.field_names()]
-    if taken:
-        raise registry_problems.invalid_schema(f"its metadata reserve the fields {', '.join(taken)}, which it has")
+    conflicts = [name for name in reserved_fields(wanted.metadata) if name in wanted.parsed.field_names()]
+    if conflicts:
+        raise registry_problems.invalid_schema(f"its metadata reserve the fields {', '.join(conflicts)}, which it has")
 
 
 def check_subject(subject: str) -> None:
@@ -260,9 +260,9 @@ def findings(state: State, subject: str, wanted: Candidate, config: ConfigValue)
     """Return the incompatibilities between a schema and the versions of a subject that it has to follow."""
     predecessors = _predecessors(state, subject, config, wanted.metadata)
     if config.validateFields and predecessors:
-        gone = set(reserved_fields(predecessors[0].value.metadata)) - set(reserved_fields(wanted.metadata))
-        if gone:
-            sentence = f"Fields that were reserved are not any more: {', '.join(sorted(gone))}"
+        removed = set(reserved_fields(predecessors[0].value.metadata)) - set(reserved_fields(wanted.metadata))
+        if removed:
+            sentence = f"Fields that were reserved are not any more: {', '.join(sorted(removed))}"
             return (f"{{errorType:'RESERVED_FIELDS_REMOVED', description:'{sentence}'}}",)
     return compare(state, wanted.parsed, predecessors, config)
 

@@ -72,7 +72,7 @@ class Registry:
         self.leader: Identity | None = None
         self._wants_to_lead = False
         # Whether the group has said anything yet, be it that no instance leads.
-        self._has_heard = False
+        self._has_announcement = False
         # Whether this instance was elected and could not write.
         self._has_failed = False
         # Replaced by a new one whenever something about leadership has changed.
@@ -117,7 +117,7 @@ class Registry:
         leader or none."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
-        while not self.is_writable and (self.identity.is_eligible or not self._has_heard):
+        while not self.is_writable and (self.identity.is_eligible or not self._has_announcement):
             left_s = deadline_s - loop.time()
             if left_s <= 0 or self._has_failed:
                 return False
@@ -137,7 +137,7 @@ class Registry:
         if leader != self.leader:
             log.info("%s: the leader is %s", self.identity.url, leader.url if leader else "unknown")
         self.leader = leader
-        self._has_heard = True
+        self._has_announcement = True
         self._wants_to_lead = is_me
         if is_me and self._term is None:
             self._term = asyncio.create_task(self._serve_term())

@@ -34,13 +34,13 @@ _KEPT_FINDINGS = 8 * 1024 * 1024
 _ENTRY_WEIGHT = 200
 
 
-class _Remembered:
+class _Cacheable:
     """A schema with a key for the cache of findings; the key is empty for a schema that is not cached."""
 
     key = b""
 
 
-class AvroParsed(_Remembered):
+class AvroParsed(_Cacheable):
     schema_type = AVRO
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -77,10 +77,10 @@ class AvroParsed(_Remembered):
         from pessoa.schema_registry.compatibility.avro_compatibility import check_avro
 
         assert isinstance(writer, AvroParsed)
-        return _found(self, writer, is_new, is_lenient, lambda: check_avro(self.schema, writer.schema))
+        return _cached_findings(self, writer, is_new, is_lenient, lambda: check_avro(self.schema, writer.schema))
 
 
-class JsonParsed(_Remembered):
+class JsonParsed(_Cacheable):
     schema_type = JSON
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -107,10 +107,10 @@ class JsonParsed(_Remembered):
 
         assert isinstance(writer, JsonParsed)
         check = partial(check_json, self.schema, writer.schema, is_lenient=is_lenient)
-        return _found(self, writer, is_new, is_lenient, check)
+        return _cached_findings(self, writer, is_new, is_lenient, check)
 
 
-class ProtobufParsed(_Remembered):
+class ProtobufParsed(_Cacheable):
     schema_type = PROTOBUF
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
@@ -142,7 +142,7 @@ class ProtobufParsed(_Remembered):
         from pessoa.schema_registry.compatibility.protobuf_compatibility import check_protobuf
 
         assert isinstance(writer, ProtobufParsed)
-        return _found(self, writer, is_new, is_lenient, lambda: check_protobuf(self.file, writer.file))
+        return _cached_findings(self, writer, is_new, is_lenient, lambda: check_protobuf(self.file, writer.file))
 
 
 Parsed = AvroParsed | JsonParsed | ProtobufParsed
@@ -183,9 +183,9 @@ def _key(schema_type: str, text: str, references: Mapping[str, str]) -> bytes:
     return digest.digest()
 
 
-def _found(
-    reader: _Remembered,
-    writer: _Remembered,
+def _cached_findings(
+    reader: _Cacheable,
+    writer: _Cacheable,
     is_new: bool,
     is_lenient: bool,
     check: Callable[[], Sequence[Difference]],

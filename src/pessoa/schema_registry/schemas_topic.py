@@ -162,7 +162,7 @@ class Writer:
             self._producer = Producer(self._settings)
             self._producer.init_transactions(self._timeout_s)
         except KafkaException as failure:
-            raise _understood(failure) from None
+            raise _as_topic_error(failure) from None
         return self._write([Record(NoopKey(), None)])
 
     def _write(self, records: Sequence[Record]) -> int:
@@ -192,11 +192,11 @@ class Writer:
             producer.poll(0)
         except KafkaException as failure:
             self._give_up(producer)
-            raise _understood(failure) from None
-        told = [offset for offset in offsets if offset is not None]
-        if failures or len(offsets) != len(records) or not told:
-            raise TopicUnavailable(f"{len(records) - len(told)} records were not acknowledged")
-        return max(told)
+            raise _as_topic_error(failure) from None
+        known_offsets = [offset for offset in offsets if offset is not None]
+        if failures or len(offsets) != len(records) or not known_offsets:
+            raise TopicUnavailable(f"{len(records) - len(known_offsets)} records were not acknowledged")
+        return max(known_offsets)
 
     def _give_up(self, producer: Producer) -> None:
         try:
@@ -213,7 +213,7 @@ def check_size(records: Sequence[Record]) -> None:
             raise HttpProblem(422, f"Schema too large: {size} bytes, of which {MAX_RECORD_BYTES} are possible", 42209)
 
 
-def _understood(failure: KafkaException) -> TopicUnavailable:
+def _as_topic_error(failure: KafkaException) -> TopicUnavailable:
     error: KafkaError = failure.args[0]
     if error.fatal() or error.code() in (
         KafkaError._FENCED,

@@ -124,10 +124,10 @@ def decide_delete_mode(state: State, place: str | None, *, recursive: bool, muta
     if old is None and place is not None and not recursive:
         raise registry_problems.subject_not_found(place)
     shown = old.mode if old is not None else None if place is not None else str(state.mode_of(place))
-    gone = [place] if old is not None else []
+    deleted = [place] if old is not None else []
     if recursive:
-        gone += [each for each in state.modes if each is not None and each != place and _is_inside(each, place)]
-    return Change(tuple(Record(ModeKey(each), None) for each in gone), mode=shown)
+        deleted += [each for each in state.modes if each is not None and each != place and _is_inside(each, place)]
+    return Change(tuple(Record(ModeKey(each), None) for each in deleted), mode=shown)
 
 
 def find_mode(state: State, place: str | None, *, default_to_global: bool) -> str:

@@ -113,15 +113,15 @@ class State:
         return f"<State {len(self.subjects)} subjects in {len(self.contexts)} contexts>"
 
     def copy(self) -> State:
-        twin = State(self._canonical)
-        twin.subjects = {subject: dict(versions) for subject, versions in self.subjects.items()}
-        twin.contexts = {name: context.copy() for name, context in self.contexts.items()}
-        twin.configs = dict(self.configs)
-        twin.modes = dict(self.modes)
-        twin.referrers = {key: dict(each) for key, each in self.referrers.items()}
-        twin.declared_contexts = dict(self.declared_contexts)
-        twin.private = {kind: dict(texts) for kind, texts in self.private.items()}
-        return twin
+        duplicate = State(self._canonical)
+        duplicate.subjects = {subject: dict(versions) for subject, versions in self.subjects.items()}
+        duplicate.contexts = {name: context.copy() for name, context in self.contexts.items()}
+        duplicate.configs = dict(self.configs)
+        duplicate.modes = dict(self.modes)
+        duplicate.referrers = {key: dict(each) for key, each in self.referrers.items()}
+        duplicate.declared_contexts = dict(self.declared_contexts)
+        duplicate.private = {kind: dict(texts) for kind, texts in self.private.items()}
+        return duplicate
 
     # Replaying.
 
@@ -129,7 +129,7 @@ class State:
         key, value, timestamp_ms = record
         match key:
             case SchemaKey():
-                self._forget(key)
+                self._remove_version(key)
                 if isinstance(value, SchemaValue):
                     self._replay_schema(key, value, timestamp_ms)
             case ConfigKey():
@@ -146,11 +146,11 @@ class State:
 
     def _replay_schema(self, key: SchemaKey, value: SchemaValue, timestamp_ms: int | None) -> None:
         canonical = self._canonical(value.schemaType, value.schema)
-        plain = identity(value.schemaType, canonical, value.references, None, None)
-        full = plain
+        text_identity = identity(value.schemaType, canonical, value.references, None, None)
+        full = text_identity
         if value.metadata or value.ruleSet:
             full = identity(value.schemaType, canonical, value.references, value.metadata, value.ruleSet)
-        entry = Entry(value, full, plain, timestamp_ms)
+        entry = Entry(value, full, text_identity, timestamp_ms)
         versions = self.subjects.setdefault(key.subject, {})
         versions[key.version] = entry
         if len(versions) > 1 and key.version != max(versions):
@@ -163,7 +163,7 @@ class State:
         for reference in value.references:
             self.referrers.setdefault(self.referred(key.subject, reference), {})[key] = None
 
-    def _forget(self, key: SchemaKey) -> None:
+    def _remove_version(self, key: SchemaKey) -> None:
         versions = self.subjects.get(key.subject, {})
         entry = versions.pop(key.version, None)
         if entry is None:

@@ -70,11 +70,11 @@ def change_tags(schema_type: str, text: str, add: Sequence[SchemaTags], remove: 
 
 def propagate_tags(schema_type: str, text: str, earlier: str) -> str:
     """Return the text with the tags of an earlier schema on the entities that both have."""
-    there = {(each.path, each.kind) for each in _read(schema_type, text)[0]}
+    present = {(each.path, each.kind) for each in _read(schema_type, text)[0]}
     kept = [
         each
         for each in find_tags(schema_type, earlier, [EVERY_TAG])
-        if (each.schemaEntity.entityPath, each.schemaEntity.entityType) in there
+        if (each.schemaEntity.entityPath, each.schemaEntity.entityType) in present
     ]
     return change_tags(schema_type, text, kept, []) if kept else text
 

@@ -249,10 +249,10 @@ class App:
 
     def add_effect(self, node: Node, name: str) -> None:
         """Add the pipeline of a `foreach`: a function is called with all rows, and nothing is written to its topic."""
-        taken = {sink.topic for sink in self._sinks}
+        topics = {sink.topic for sink in self._sinks}
         base = re.sub(r"[^A-Za-z0-9._-]", "", name) or "foreach"
         topic, count = base, 1
-        while topic in taken:
+        while topic in topics:
             count += 1
             topic = f"{base}-{count}"
         self._effects.add(topic)
@@ -279,11 +279,11 @@ class App:
                 sink = cast("Sink", finish_sink(sink))
             sinks.append(sink)
         if format == "mermaid":
-            return mermaid(self._drawn(sink) for sink in sinks)
+            return mermaid(self._draw(sink) for sink in sinks)
         texts = [f"{self.id}-{sink.topic}\n{tree(sink)}\n{self._explain_speed(sink)}" for sink in sinks]
         return "\n\n".join(texts)
 
-    def _drawn(self, sink: Sink) -> DrawnQuery:
+    def _draw(self, sink: Sink) -> DrawnQuery:
         speed = "micro-batch" if self.why_slow(sink) else "real-time"
         return DrawnQuery(f"{self.id}-{sink.topic} · {speed}", sink, self.is_effect(sink.topic))
 
@@ -462,12 +462,12 @@ def finish_sink(plan: Node) -> Node:
     made = shape(plan)
     value = plan.value
     if value.kind == NOTHING:
-        value = STRING if _is_plain(plan.input) else Format("json")
+        value = STRING if _is_single_value(plan.input) else Format("json")
     also = plan.also if made.window is not None and value.kind not in PRIMITIVES else ()
     return msgspec.structs.replace(plan, value=value, also=also)
 
 
-def _is_plain(node: Node) -> bool:
+def _is_single_value(node: Node) -> bool:
     """Whether the node's value is a single value, and not an object with one field."""
     match node:
         case Source():
@@ -481,7 +481,7 @@ def _is_plain(node: Node) -> bool:
         case Aggregate() | Join() | ForeignKeyJoin():
             return False
         case _:
-            return _is_plain(inputs(node)[0])
+            return _is_single_value(inputs(node)[0])
 
 
 def _sink_format(value: Serde[object] | str | None) -> Format:

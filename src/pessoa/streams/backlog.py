@@ -24,14 +24,14 @@ class Backlog:
     def __init__(self) -> None:
         self._caught_up: set[str] = set()
         # The batch and the time of the last sentence about a query.
-        self._said: dict[str, tuple[int, float]] = {}
+        self._last_reports: dict[str, tuple[int, float]] = {}
         # The records that were before a query when it was first seen to catch up.
         self._totals: dict[str, int] = {}
         # Since when a query runs without a batch, and when that was last said.
         self._waiting: dict[str, tuple[float, float]] = {}
 
     def __repr__(self) -> str:
-        return f"<Backlog of {sorted(self._said.keys() - self._caught_up)}>"
+        return f"<Backlog of {sorted(self._last_reports.keys() - self._caught_up)}>"
 
     def sentences(self, statuses: Iterable[QueryStatus], now_s: float) -> list[str]:
         """Return the progress lines that are due now."""
@@ -42,20 +42,20 @@ class Backlog:
                 found += self._before_the_first_batch(status.id, now_s)
             if status.id in self._caught_up or batch_id < 0 or lag is None:
                 continue
-            last_batch, last_s = self._said.get(status.id, (-1, now_s - INTERVAL_S))
+            last_batch, last_s = self._last_reports.get(status.id, (-1, now_s - INTERVAL_S))
             if lag < MANY:
                 self._caught_up.add(status.id)
-                if status.id in self._said:
+                if status.id in self._last_reports:
                     found.append(f"{status.id} has caught up")
             elif batch_id > last_batch and now_s >= last_s + INTERVAL_S:
-                self._said[status.id] = (batch_id, now_s)
+                self._last_reports[status.id] = (batch_id, now_s)
                 self._totals[status.id] = max(lag, self._totals.get(status.id, 0))
                 found.append(bar(status.id, lag, self._totals[status.id], status.progress.rows_per_second))
         return found
 
     def _before_the_first_batch(self, query_id: str, now_s: float) -> list[str]:
-        since_s, said_s = self._waiting.setdefault(query_id, (now_s, now_s))
-        if now_s < said_s + _SILENCE_S:
+        since_s, last_report_s = self._waiting.setdefault(query_id, (now_s, now_s))
+        if now_s < last_report_s + _SILENCE_S:
             return []
         self._waiting[query_id] = (since_s, now_s)
         return [f"{query_id} runs, and Spark tells of it after its first batch: {now_s - since_s:.0f} s"]

@@ -31,17 +31,17 @@ _KEPT = "__key_"
 
 def join_on(left: Node, right: Node, on: str, how: How, prefix: str, lookup: Lookup) -> Node:
     """Return the stream's rows joined with the table's row whose key the expression `on` gives; the key is kept."""
-    ours, table = shape(left), shape(right)
-    if ours.is_table or not table.is_table:
+    stream, table = shape(left), shape(right)
+    if stream.is_table or not table.is_table:
         raise PlanRefused("on=… is for a stream and a table; two tables are joined by key, or with foreign_key=…")
     if len(table.keys) != 1:
         raise PlanRefused(f"on=… gives one column, and the table's key has these: {', '.join(table.keys)}")
-    kept = Project(left, tuple(Column(_KEPT + name, sql_name(name)) for name in ours.keys), keep=True)
+    kept = Project(left, tuple(Column(_KEPT + name, sql_name(name)) for name in stream.keys), keep=True)
     by_other = Rekey(kept, (Column("__on", on),))
     joined = Join(by_other, right, how, right_prefix=prefix, lookup=lookup)
-    back = Rekey(joined, tuple(Column(name, sql_name(_KEPT + name)) for name in ours.keys))
+    rekeyed = Rekey(joined, tuple(Column(name, sql_name(_KEPT + name)) for name in stream.keys))
     wanted = [name for name in shape(joined).values if not name.startswith(_KEPT)]
-    return Project(back, tuple(Column(name, sql_name(name)) for name in wanted))
+    return Project(rekeyed, tuple(Column(name, sql_name(name)) for name in wanted))
 
 
 def cogroup(sides: Mapping[str, Node]) -> Node:

@@ -253,13 +253,13 @@ class Stream(_Flow[K, V]):
     def peek(self, look: Callable[[V], object] | Callable[[K, V], object]) -> Stream[K, V]:
         """Call a function with each value, or key and value, and return the same rows. After a crash it may be
         called again for some of them; with exactly-once too, since its effects are not undone."""
-        return self._observed(look, keeps=True)
+        return self._observe(look, keeps=True)
 
     def foreach(self, do: Callable[[V], object] | Callable[[K, V], object], *, name: str = "") -> None:
         """Call a function with each value, or key and value, and end the pipeline; nothing is written."""
-        self._app.add_effect(self._observed(do, keeps=False).node, name or getattr(do, "__name__", "foreach"))
+        self._app.add_effect(self._observe(do, keeps=False).node, name or getattr(do, "__name__", "foreach"))
 
-    def _observed(self, look: Callable[..., object], *, keeps: bool) -> Stream[K, V]:
+    def _observe(self, look: Callable[..., object], *, keeps: bool) -> Stream[K, V]:
         observer = Observer(look, keeps=keeps)
         made = self._app.functions.plan(observer, takes=self._type, returns="BOOLEAN", with_key=True)
         return Stream(self._app, Filter(self.node, made, self._app.errors, passes_deleted=keeps), self._type)
@@ -286,7 +286,7 @@ class Stream(_Flow[K, V]):
             if within is not None:
                 raise PlanRefused("on=… is for a table, and within=… for a stream")
             return Stream(self._app, join_on(self.node, other.node, on, how, prefix, seen))
-        node = Join(self.node, other.node, how, _within(within, grace, how), right_prefix=prefix, lookup=seen)
+        node = Join(self.node, other.node, how, _parse_within(within, grace, how), right_prefix=prefix, lookup=seen)
         return Stream(self._app, node)
 
     def left_join(
@@ -432,7 +432,9 @@ class Grouped(Generic[K, V]):
         return self.aggregate(**{name: f"max_by({expression}, rowtime)"})
 
 
-def _within(within: Duration | tuple[Duration, Duration] | None, grace: Duration | None, how: How) -> Within | None:
+def _parse_within(
+    within: Duration | tuple[Duration, Duration] | None, grace: Duration | None, how: How
+) -> Within | None:
     if within is None:
         return None
     before, after = within if isinstance(within, tuple) else (within, within)

@@ -53,8 +53,8 @@ class Functions:
             returns = _read_return_type(function, hints, style, many=many)
         kind = _spark_type(returns, many=many, pairs=many and with_key)
         name = self.name(function)
-        taken = self.name(takes) if style == "row" and takes is not None else ""
-        return Function(name, kind, style, with_key, taken)
+        taken_name = self.name(takes) if style == "row" and takes is not None else ""
+        return Function(name, kind, style, with_key, taken_name)
 
     def plan_processor(self, processor: object, *, takes: type | None, returns: object) -> Function:
         """Return the plan's Function of a processor; each element that its `process` gives is a value."""

@@ -38,7 +38,7 @@ def learn_columns(samples: Iterable[bytes | None]) -> str:
 
 def _merge(found: dict[str, Kind], value: JsonObject) -> None:
     for name, each in value.items():
-        found[name] = _wider(found.get(name, UNKNOWN), _kind(each))
+        found[name] = _widen(found.get(name, UNKNOWN), _kind(each))
 
 
 def _kind(value: JsonValue) -> Kind:
@@ -58,19 +58,19 @@ def _kind(value: JsonValue) -> Kind:
         return fields
     element: Kind = UNKNOWN
     for each in value:
-        element = _wider(element, _kind(each))
+        element = _widen(element, _kind(each))
     return [element]
 
 
-def _wider(one: Kind, other: Kind) -> Kind:
+def _widen(one: Kind, other: Kind) -> Kind:
     if one in (UNKNOWN, other):
         return other
     if other == UNKNOWN:
         return one
     if isinstance(one, dict) and isinstance(other, dict):
-        return {name: _wider(one.get(name, UNKNOWN), other.get(name, UNKNOWN)) for name in {**one, **other}}
+        return {name: _widen(one.get(name, UNKNOWN), other.get(name, UNKNOWN)) for name in {**one, **other}}
     if isinstance(one, list) and isinstance(other, list):
-        return [_wider(one[0], other[0])]
+        return [_widen(one[0], other[0])]
     if isinstance(one, str) and isinstance(other, str):
         return _WIDER.get(frozenset((one, other)), "STRING")
     return "STRING"

@@ -33,7 +33,7 @@ class ProgressReport:
         self._began_s = 0.0
         # The step within which Spark is started, and since when it goes on.
         self._outer = ("", 0.0)
-        self._said_s = 0.0
+        self._last_write_s = 0.0
         self._runs = False
         # The length of a line that the next one overwrites.
         self._passing = 0
@@ -82,12 +82,12 @@ class ProgressReport:
         """Print the present step again, with its duration, if nothing was printed for INTERVAL_S."""
         with self._mutex:
             now_s = self._clock()
-            if self._step and now_s >= self._said_s + INTERVAL_S:
+            if self._step and now_s >= self._last_write_s + INTERVAL_S:
                 step = self._step.splitlines()[-1]
                 self._write(f"… {step}: {now_s - self._began_s:.0f} s so far", passes=True)
 
     def _write(self, line: str, *, passes: bool = False) -> None:
-        self._said_s = self._clock()
+        self._last_write_s = self._clock()
         if self._is_terminal:
             self._out.write("\r" + " " * self._passing + "\r" + line + ("" if passes else "\n"))
             self._passing = len(line) if passes else 0

@@ -68,14 +68,14 @@ class Store:
     def get(self, key: object, *, fresh: bool = False) -> Any:
         """Return the value of a key; None if the table has no such key."""
         self._refuse_windows("get", "windows")
-        self._freshen(fresh)
+        self._wait_if_fresh(fresh)
         found = self._table.get(self._key(key))
         return None if found is None else self._value(found)
 
     def range(self, start: object = None, end: object = None, *, fresh: bool = False) -> Iterator[tuple[Any, Any]]:
         """Yield keys and values from `start` to before `end`; None means no bound."""
         self._refuse_windows("range", "windows")
-        self._freshen(fresh)
+        self._wait_if_fresh(fresh)
         first, last = (None if key is None else self._key(key) for key in (start, end))
         for entry in self._table.range(first, last):
             yield self._read(self._stored.key, entry.key), self._value(entry)
@@ -96,7 +96,7 @@ class Store:
         window = self._stored.window
         if window is None:
             raise PlanRefused(f"{self._stored.topic} has no windows: ask for get({key!r})")
-        self._freshen(fresh)
+        self._wait_if_fresh(fresh)
         first, last = _milliseconds(start) or 0, _milliseconds(end)
         if key is None:
             found: Iterator[WindowedRow] = map(self._windowed_row, self._table.scan())
@@ -130,13 +130,13 @@ class Store:
             inner, (start_ms,) = entry.key[:-8], struct.unpack(">q", entry.key[-8:])
             end_ms = start_ms + window.size_ms
         key = self._read(self._stored.key, inner)
-        return WindowedRow(key, _moment(start_ms), _moment(end_ms), self._value(entry))
+        return WindowedRow(key, _datetime_of(start_ms), _datetime_of(end_ms), self._value(entry))
 
-    def _refuse_windows(self, asked: str, instead: str) -> None:
+    def _refuse_windows(self, method: str, instead: str) -> None:
         if self._stored.window is not None:
-            raise PlanRefused(f"{self._stored.topic} has a row for each window of a key: {instead}(…), not {asked}(…)")
+            raise PlanRefused(f"{self._stored.topic} has a row for each window of a key: {instead}(…), not {method}(…)")
 
-    def _freshen(self, fresh: bool) -> None:
+    def _wait_if_fresh(self, fresh: bool) -> None:
         if fresh:
             self._table.wait_until_read(self._table.end_offsets(), time.monotonic() + FRESH_S)
 
@@ -154,19 +154,19 @@ class Store:
         if key is None or isinstance(key, bytes) or format_.kind not in REGISTRY_FORMATS:
             return to_bytes(format_, key)
         assert self._registry is not None, "a store of such records is refused without one"
-        with _in_the_stores_words(self._stored.topic):
+        with _convert_errors(self._stored.topic):
             return self._registry.encode(key, format_.subject or f"{self._stored.topic}-key")
 
     def _read(self, format_: Format, data: bytes) -> Any:
         if format_.kind not in REGISTRY_FORMATS:
             return from_bytes(format_, data)
         assert self._registry is not None, "a store of such records is refused without one"
-        with _in_the_stores_words(self._stored.topic):
+        with _convert_errors(self._stored.topic):
             return self._registry.decode(data)
 
 
 @contextmanager
-def _in_the_stores_words(topic: str) -> Iterator[None]:
+def _convert_errors(topic: str) -> Iterator[None]:
     try:
         yield
     except RegistryFailed as failed:
@@ -179,5 +179,5 @@ def _milliseconds(moment: datetime.datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1000)
 
 
-def _moment(milliseconds: int) -> datetime.datetime:
+def _datetime_of(milliseconds: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)

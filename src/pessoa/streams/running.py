@@ -79,7 +79,7 @@ class Running:
         self._say = say
         self._stopped = threading.Event()
         self._settings = client_settings(app.kafka)
-        sinks = self._whole()
+        sinks = self._complete_plans()
         self._engine = Engine(
             app.kafka.bootstrap_servers,
             home=home_of(app),
@@ -163,7 +163,7 @@ class Running:
 
     # Before the start
 
-    def _whole(self) -> list[Sink]:
+    def _complete_plans(self) -> list[Sink]:
         app = self._app
         admin = self._admin()
         existing = _topics(admin, app.kafka.bootstrap_servers)
@@ -185,7 +185,7 @@ class Running:
         }
         if unknown:
             self._say(f"Learning columns from the first records of {', '.join(sorted(unknown))}")
-        samples = {topic: self._samples(topic) for topic in sorted(unknown)}
+        samples = {topic: self._read_samples(topic) for topic in sorted(unknown)}
         return [cast("Sink", finish_sink(resolve_schemas(app.learn(sink, samples), app.kafka))) for sink in app.plans]
 
     def _admin(self) -> AdminClient:
@@ -193,7 +193,7 @@ class Running:
 
         return AdminClient({**self._settings})
 
-    def _samples(self, topic: str) -> list[bytes | None]:
+    def _read_samples(self, topic: str) -> list[bytes | None]:
         """Return the values of the first records of the topic's partitions."""
         from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 

@@ -94,10 +94,10 @@ def to_bytes(format_: Format, value: Any) -> bytes | None:
         writer = csv.writer(out, delimiter=format_.delimiter, lineterminator="")
         writer.writerow(value.values() if isinstance(value, Mapping) else value)
         return out.getvalue().encode()
-    return json.dumps(value, default=_plain).encode()
+    return json.dumps(value, default=_as_text).encode()
 
 
-def _plain(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, datetime.datetime | datetime.date):
         return value.isoformat()
     return str(value)

@@ -127,7 +127,7 @@ class Broker:
         assert not power_loss or self._directory is None, "the power of a real disk cannot be cut"
         self.resume()
         try:
-            self._call(self._die(power_loss))
+            self._call(self._crash(power_loss))
         finally:
             self._end_thread()
 
@@ -208,7 +208,7 @@ class Broker:
             if broker.failed.done():
                 broker.failed.result()
 
-    async def _die(self, power_loss: bool) -> None:
+    async def _crash(self, power_loss: bool) -> None:
         """End all tasks of the broker, as if its process was killed. A killed process stops between two
         instructions, whereas these tasks run on until they are cancelled; so sockets and disk are taken away first."""
         assert self._broker is not None

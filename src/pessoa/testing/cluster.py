@@ -67,9 +67,9 @@ class _Node(Broker):
         self._network = self._wires.network_of(self._node_id)
         return make_broker(self._all_settings(), self._disk, self._network, self._cluster_id)
 
-    async def _die(self, power_loss: bool) -> None:
+    async def _crash(self, power_loss: bool) -> None:
         self._network.abort_all()
-        await super()._die(power_loss)
+        await super()._crash(power_loss)
 
 
 class Cluster:
@@ -93,7 +93,7 @@ class Cluster:
                 "controller.quorum.voters": voters,
             }
             defaults = _SETTINGS | _replication(brokers)
-            where = None if directory is None else _under(directory, node_id)
+            where = None if directory is None else _broker_directory(directory, node_id)
             self._nodes[node_id] = _Node(
                 {**defaults, **(settings or {}), **own}, where, self._wires, node_id, cluster_id
             )
@@ -128,7 +128,7 @@ class Cluster:
 
     def start(self, broker_id: int | None = None) -> None:
         """Start one broker, or all that are not running; return when they can serve and all brokers know each other."""
-        nodes = [node for node in self._of(broker_id) if not node.is_running]
+        nodes = [node for node in self._select(broker_id) if not node.is_running]
         for node in nodes:
             node.begin_start()
         for node in nodes:
@@ -137,15 +137,15 @@ class Cluster:
 
     def stop(self, broker_id: int | None = None) -> None:
         """Shut one broker down cleanly, or all."""
-        nodes = [node for node in self._of(broker_id) if node.is_running]
+        nodes = [node for node in self._select(broker_id) if node.is_running]
         if broker_id is None:
             self.heal()
         for node in nodes:
             node.resume()
         if len(nodes) > 1:
             # None of them may be gone before the others have said goodbye to the controller.
-            _each(nodes, Broker.leave)
-        _each(nodes, Broker.stop)
+            _call_each(nodes, Broker.leave)
+        _call_each(nodes, Broker.stop)
 
     def restart(self, broker_id: int) -> None:
         self.stop(broker_id)
@@ -218,29 +218,29 @@ class Cluster:
     def _is_complete(self) -> bool:
         """Whether every running broker is alive in the metadata of every running broker."""
         running = set(self.running)
-        return all(running <= _live(self._image_of(node_id)) for node_id in running)
+        return all(running <= _unfenced_brokers(self._image_of(node_id)) for node_id in running)
 
     def _is_in_sync(self) -> bool:
         running = self.running
         for node_id in running:
             image = self._image_of(node_id)
-            live = _live(image)
-            if live != set(running):
+            unfenced = _unfenced_brokers(image)
+            if unfenced != set(running):
                 return False
             for topic in image.topics.by_name.values():
                 for one in topic.partitions.values():
-                    if one.leader not in live or set(one.isr) != set(one.replicas) & live:
+                    if one.leader not in unfenced or set(one.isr) != set(one.replicas) & unfenced:
                         return False
         return True
 
     def _image_of(self, broker_id: int) -> AnyImage:
         return self._nodes[broker_id].inspect(lambda broker: broker.services.image)
 
-    def _of(self, broker_id: int | None) -> list[_Node]:
+    def _select(self, broker_id: int | None) -> list[_Node]:
         return list(self._nodes.values()) if broker_id is None else [self._nodes[broker_id]]
 
 
-def _live(image: AnyImage) -> set[int]:
+def _unfenced_brokers(image: AnyImage) -> set[int]:
     return {broker.id for broker in image.cluster.brokers.values() if not broker.fenced}
 
 
@@ -257,7 +257,7 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _each(nodes: list[_Node], act: Callable[[Broker], None]) -> None:
+def _call_each(nodes: list[_Node], act: Callable[[Broker], None]) -> None:
     """Call `act` for all brokers at once, in threads; raise the first failure when all are done."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -269,7 +269,7 @@ def _each(nodes: list[_Node], act: Callable[[Broker], None]) -> None:
         one.result()
 
 
-def _under(directory: str | Path, node_id: int) -> Path:
+def _broker_directory(directory: str | Path, node_id: int) -> Path:
     from pathlib import Path
 
     return Path(directory) / f"broker-{node_id}"

@@ -29,12 +29,12 @@ class Wires:
 
     def __init__(self) -> None:
         self.owners: dict[int, int] = {}  # port → broker
-        self._cut: set[frozenset[int]] = set()
+        self._cut_pairs: set[frozenset[int]] = set()
         self._networks: dict[int, WiredNetwork] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"<Wires: cut between {sorted(map(sorted, self._cut))}>"
+        return f"<Wires: cut between {sorted(map(sorted, self._cut_pairs))}>"
 
     def network_of(self, broker_id: int) -> WiredNetwork:
         """Return a new network for a broker that starts: its connections from before are lost."""
@@ -43,19 +43,19 @@ class Wires:
 
     def is_cut(self, one: int, other: int) -> bool:
         with self._lock:
-            return frozenset((one, other)) in self._cut
+            return frozenset((one, other)) in self._cut_pairs
 
     def cut(self, one: int, other: int) -> None:
         with self._lock:
-            self._cut.add(frozenset((one, other)))
-        self._tell((one, other))
+            self._cut_pairs.add(frozenset((one, other)))
+        self._notify((one, other))
 
     def mend(self) -> None:
         with self._lock:
-            self._cut.clear()
-        self._tell(self._networks)
+            self._cut_pairs.clear()
+        self._notify(self._networks)
 
-    def _tell(self, brokers: Iterable[int]) -> None:
+    def _notify(self, brokers: Iterable[int]) -> None:
         for broker in brokers:
             network = self._networks.get(broker)
             if network is not None:
@@ -90,7 +90,7 @@ class WiredNetwork:
             self._changed.clear()
             await self._changed.wait()
         protocol = make_protocol()
-        await self._system.connect(lambda: _Wrapped(self, peer, protocol), host, port)
+        await self._system.connect(lambda: _HoldableProtocol(self, peer, protocol), host, port)
         return protocol
 
     def add(self, transport: HeldTransport) -> None:
@@ -107,15 +107,15 @@ class WiredNetwork:
         """Have the broker's thread hold or release its connections. May be called from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self._look)
+            loop.call_soon_threadsafe(self._apply_cuts)
 
-    def _look(self) -> None:
+    def _apply_cuts(self) -> None:
         self._changed.set()
         for transport in self._transports:
             transport.hold(self._wires.is_cut(self._broker_id, transport.peer))
 
 
-class _Wrapped(asyncio.BufferedProtocol):
+class _HoldableProtocol(asyncio.BufferedProtocol):
     """A protocol that passes every call to the real protocol, with a transport that can be held."""
 
     def __init__(self, network: WiredNetwork, peer: int, protocol: asyncio.BaseProtocol) -> None:

@@ -227,11 +227,11 @@ def test_a_service_that_the_user_has_stopped_stays_down_until_it_is_released(
     async def script() -> None:
         await stage.wait_for("Ctrl-C stops everything")
         held_services.hold(stage.home, ["two"], os.getpid())
-        supervisor.look_who_is_held()
+        supervisor.apply_held_services()
         await stage.wait_for("two was stopped and stays so until it is started again")
         assert [child.state for child in supervisor.children] == ["ready", "stopped"]
         held_services.release(stage.home, ["two"], os.getpid())
-        supervisor.look_who_is_held()
+        supervisor.apply_held_services()
         await stage.wait_for("two is back")
         supervisor.request_stop()
 

@@ -115,7 +115,7 @@ class AclEndpoints:
         links = await links_of(self._proxy, request)
         body = await body_of(request, _CREATE)
         await self._create(request, [body])
-        return Answer(status=CREATED, headers={"Location": _place(links, body)})
+        return Answer(status=CREATED, headers={"Location": _url_of(links, body)})
 
     async def create_many(self, request: Request) -> Response:
         await links_of(self._proxy, request)
@@ -130,13 +130,13 @@ class AclEndpoints:
 
         creations = [
             AclCreation(
-                resource_type=_exact(ResourceType, each.resource_type, "resource_type"),
+                resource_type=_parse_exact(ResourceType, each.resource_type, "resource_type"),
                 resource_name=each.resource_name,
-                resource_pattern_type=_exact(PatternType, each.pattern_type, "pattern_type"),
+                resource_pattern_type=_parse_exact(PatternType, each.pattern_type, "pattern_type"),
                 principal=each.principal,
                 host=each.host,
-                operation=_exact(Operation, each.operation, "operation"),
-                permission_type=_exact(Permission, each.permission, "permission"),
+                operation=_parse_exact(Operation, each.operation, "operation"),
+                permission_type=_parse_exact(Permission, each.permission, "permission"),
             )
             for each in wanted
         ]
@@ -182,11 +182,11 @@ def acl_of(links: Links, resource: tuple[int, str, int], found: Entry) -> Acl:
         operation=_name(Operation, found.operation),
         permission=_name(Permission, found.permission_type),
     )
-    acl.metadata = Metadata(_place(links, acl))
+    acl.metadata = Metadata(_url_of(links, acl))
     return acl
 
 
-def _place(links: Links, acl: Acl | CreateAcl) -> str:
+def _url_of(links: Links, acl: Acl | CreateAcl) -> str:
     """Return the URL of an ACL. It has no name of its own, so the URL is a search with all its fields."""
     fields = {
         "resource_type": acl.resource_type,
@@ -205,12 +205,12 @@ def _filter(request: Request, *, must_be_exact: bool) -> Filter:
 
     def number(kind: type[E], key: str) -> int:
         text = query.get(key, "")
-        return _exact(kind, text, key) if must_be_exact else _member(kind, text or "ANY", key)
+        return _parse_exact(kind, text, key) if must_be_exact else _member(kind, text or "ANY", key)
 
     return {
         "resource_type_filter": number(ResourceType, "resource_type"),
         "resource_name_filter": query.get("resource_name") or None,
-        "pattern_type_filter": _pattern(query.get("pattern_type", ""), must_be_given=must_be_exact),
+        "pattern_type_filter": _parse_pattern_type(query.get("pattern_type", ""), must_be_given=must_be_exact),
         "principal_filter": query.get("principal") or None,
         "host_filter": query.get("host") or None,
         "operation": number(Operation, "operation"),
@@ -218,7 +218,7 @@ def _filter(request: Request, *, must_be_exact: bool) -> Filter:
     }
 
 
-def _pattern(text: str, *, must_be_given: bool) -> int:
+def _parse_pattern_type(text: str, *, must_be_given: bool) -> int:
     """Return the number of a pattern type, which may be MATCH or ANY; a deletion must give one."""
     if must_be_given and not text:
         raise bad_request("pattern_type must be specified")
@@ -232,7 +232,7 @@ def _member(kind: type[E], text: str, key: str) -> int:
         raise bad_request(f"{key} is {text!r}; it can be {', '.join(each.name for each in kind)}") from None
 
 
-def _exact(kind: type[E], text: str, key: str) -> int:
+def _parse_exact(kind: type[E], text: str, key: str) -> int:
     """Return the number of a value that is not a wildcard."""
     if not text or text.upper() in ("ANY", "MATCH"):
         raise bad_request(f"{key} must be specified, and not {text or 'left out'}")

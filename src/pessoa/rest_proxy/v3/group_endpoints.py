@@ -114,27 +114,27 @@ class GroupEndpoints:
         return json_response(request, links.collection("KafkaConsumerGroup", data, "consumer-groups"))
 
     async def group(self, request: Request) -> Response:
-        return json_response(request, group_of(*await self._found(request)))
+        return json_response(request, group_of(*await self._find_group(request)))
 
     async def consumers(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         data = [consumer_of(links, group, each) for each in _members(group)]
         segments = ("consumer-groups", group.group_id, "consumers")
         return json_response(request, links.collection("KafkaConsumer", data, *segments))
 
     async def consumer(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         return json_response(request, consumer_of(links, group, _member(group, request)))
 
     async def assignments(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         member = _member(group, request)
         data = [assignment_of(links, group, member, *place) for place in _partitions(member)]
         segments = ("consumer-groups", group.group_id, "consumers", member.member_id, "assignments")
         return json_response(request, links.collection("KafkaConsumerAssignment", data, *segments))
 
     async def assignment(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         member = _member(group, request)
         for topic, number in _partitions(member):
             if (topic, str(number)) == (request.path_params["topic_name"], request.path_params["partition_id"]):
@@ -142,7 +142,7 @@ class GroupEndpoints:
         raise unknown_in_cluster("The partition is not assigned to this consumer.")
 
     async def lags(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         data = await self._lags(request, links, group)
         if not data:
             raise unknown_in_cluster(f"Consumer group {group.group_id} has committed no offsets.")
@@ -151,7 +151,7 @@ class GroupEndpoints:
         return json_response(request, links.collection("KafkaConsumerLag", data, *segments))
 
     async def lag(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         topic = topic_name(self._proxy, request)
         for each in await self._lags(request, links, group):
             if (each.topic_name, str(each.partition_id)) == (topic, request.path_params["partition_id"]):
@@ -159,13 +159,13 @@ class GroupEndpoints:
         raise unknown_in_cluster("The group has committed no offset of this partition.")
 
     async def lag_summary(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         lags = await self._lags(request, links, group)
         if not lags:
             raise unknown_in_cluster(f"Consumer group {group.group_id} has committed no offsets.")
         return json_response(request, summary_of(links, group, lags))
 
-    async def _found(self, request: Request) -> Found:
+    async def _find_group(self, request: Request) -> Found:
         links = await links_of(self._proxy, request)
         group_id = request.path_params["consumer_group_id"]
         if "\0" in group_id:

@@ -74,18 +74,18 @@ class PartitionEndpoints:
     async def partitions(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
-        data = [partition_of(links, topic, each) for each in await self._all(request, topic)]
+        data = [partition_of(links, topic, each) for each in await self._list_partitions(request, topic)]
         return json_response(request, links.collection("KafkaPartition", data, "topics", topic, "partitions"))
 
     async def partition(self, request: Request) -> Response:
-        links, topic, found = await self._one(request)
+        links, topic, found = await self._find_partition(request)
         return json_response(request, partition_of(links, topic, found))
 
     async def offsets(self, request: Request) -> Response:
         wanted = request.query_params.get("offset_type", "earliest_and_latest").lower()
         if wanted not in OFFSET_TYPES:
             raise HttpProblem(400, f"offset_type is {wanted!r}; it can be {', '.join(sorted(OFFSET_TYPES))}")
-        links, topic, found = await self._one(request)
+        links, topic, found = await self._find_partition(request)
         place = (topic, found.id)
         first, end = await asyncio.gather(
             clients_of(request).admin.offsets([place] if wanted != "latest" else [], end=False),
@@ -108,13 +108,13 @@ class PartitionEndpoints:
     # Replicas.
 
     async def replicas(self, request: Request) -> Response:
-        links, topic, found = await self._one(request)
+        links, topic, found = await self._find_partition(request)
         data = [replica_of(links, topic, found, node) for node in found.replicas]
         segments = ("topics", topic, "partitions", found.id, "replicas")
         return json_response(request, links.collection("KafkaReplica", data, *segments))
 
     async def replica(self, request: Request) -> Response:
-        links, topic, found = await self._one(request)
+        links, topic, found = await self._find_partition(request)
         for node in found.replicas:
             if str(node.id) == request.path_params["broker_id"]:
                 return json_response(request, replica_of(links, topic, found, node))
@@ -142,7 +142,7 @@ class PartitionEndpoints:
     # Reassignments.
 
     async def reassignment(self, request: Request) -> Response:
-        links, topic, found = await self._one(request)
+        links, topic, found = await self._find_partition(request)
         for name, each in await self._moves(request):
             if (name, each.partition_index) == (topic, found.id):
                 return json_response(request, reassignment_of(links, name, each))
@@ -151,7 +151,7 @@ class PartitionEndpoints:
     async def reassignments_of_topic(self, request: Request) -> Response:
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
-        await self._all(request, topic)
+        await self._list_partitions(request, topic)
         data = [reassignment_of(links, name, each) for name, each in await self._moves(request) if name == topic]
         segments = ("topics", topic, "partitions", "-", "reassignment")
         return json_response(request, links.collection("KafkaReassignment", data, *segments))
@@ -168,15 +168,15 @@ class PartitionEndpoints:
         moving = await clients_of(request).admin.reassignments()
         return [(topic.name, each) for topic in moving for each in topic.partitions]
 
-    async def _all(self, request: Request, topic: str) -> list[TopicPartitionInfo]:
+    async def _list_partitions(self, request: Request, topic: str) -> list[TopicPartitionInfo]:
         found = await clients_of(request).admin.describe_topic(topic)
         return sorted(found.partitions, key=lambda each: each.id)
 
-    async def _one(self, request: Request) -> tuple[Links, str, TopicPartitionInfo]:
+    async def _find_partition(self, request: Request) -> tuple[Links, str, TopicPartitionInfo]:
         links = await links_of(self._proxy, request)
         topic = topic_name(self._proxy, request)
         number = path_number(request, "partition_id")
-        for each in await self._all(request, topic):
+        for each in await self._list_partitions(request, topic):
             if each.id == number:
                 return links, topic, each
         raise partition_not_found()

@@ -278,14 +278,14 @@ class RecordStream(StreamedResponse):
         self._first = first
         self._values = values
         self._timeout_s = timeout_s
-        self._owed: asyncio.Queue[Awaitable[Report] | HttpProblem | None] = asyncio.Queue(MAX_OWED)
+        self._reports: asyncio.Queue[Awaitable[Report] | HttpProblem | None] = asyncio.Queue(MAX_OWED)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reading = asyncio.create_task(self._read())
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            while (owed := await self._owed.get()) is not None:
-                body = _ENCODE(await _await_report(owed)) + b"\n"
+            while (report := await self._reports.get()) is not None:
+                body = _ENCODE(await _await_report(report)) + b"\n"
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
@@ -293,8 +293,8 @@ class RecordStream(StreamedResponse):
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
             self.on_end()
-            while not self._owed.empty():
-                unread = self._owed.get_nowait()
+            while not self._reports.empty():
+                unread = self._reports.get_nowait()
                 if asyncio.iscoroutine(unread):
                     unread.close()
 
@@ -305,28 +305,28 @@ class RecordStream(StreamedResponse):
                 async for value in self._values:
                     await self._take(value)
         except HttpProblem as problem:
-            await self._owed.put(problem)
+            await self._reports.put(problem)
         except TimeoutError:
-            await self._owed.put(HttpProblem(408, STREAM_TOO_LONG))
+            await self._reports.put(HttpProblem(408, STREAM_TOO_LONG))
         except ClientDisconnect:
             # A caller that has gone reads no reports; what was handed over is written all the same.
             pass
-        await self._owed.put(None)
+        await self._reports.put(None)
 
     async def _take(self, value: bytes) -> None:
-        owed: Awaitable[Report] | HttpProblem
+        report: Awaitable[Report] | HttpProblem
         try:
-            owed = await self._send_record(value)
+            report = await self._send_record(value)
         except HttpProblem as problem:
-            owed = problem
-        await self._owed.put(owed)
+            report = problem
+        await self._reports.put(report)
 
 
-async def _await_report(owed: Awaitable[Report] | HttpProblem) -> Report | Failure:
+async def _await_report(report: Awaitable[Report] | HttpProblem) -> Report | Failure:
     try:
-        if isinstance(owed, HttpProblem):
-            return Failure(owed.code, owed.message)
-        return await owed
+        if isinstance(report, HttpProblem):
+            return Failure(report.code, report.message)
+        return await report
     except HttpProblem as problem:
         return Failure(problem.code, problem.message)
 

@@ -85,31 +85,31 @@ class ShareGroupEndpoints:
         return json_response(request, links.collection("KafkaShareGroup", data, "share-groups"))
 
     async def group(self, request: Request) -> Response:
-        return json_response(request, group_of(await self._found(request)))
+        return json_response(request, group_of(await self._find_group(request)))
 
     async def delete(self, request: Request) -> Response:
-        found = await self._found(request)
+        found = await self._find_group(request)
         await clients_of(request).admin.ask(lambda cluster: _delete(cluster, found.group.group_id))
         return Response(status_code=NO_CONTENT)
 
     async def consumers(self, request: Request) -> Response:
-        links, group, _ = await self._found(request)
+        links, group, _ = await self._find_group(request)
         data = [consumer_of(links, group, each) for each in sorted(group.members)]
         segments = ("share-groups", group.group_id, "consumers")
         return json_response(request, links.collection("KafkaShareGroupConsumer", data, *segments))
 
     async def consumer(self, request: Request) -> Response:
-        links, group, _ = await self._found(request)
+        links, group, _ = await self._find_group(request)
         return json_response(request, consumer_of(links, group, _member(group, request)))
 
     async def assignments(self, request: Request) -> Response:
-        links, group, _ = await self._found(request)
+        links, group, _ = await self._find_group(request)
         member = _member(group, request)
         data = [assignment_of(links, group, member, *place) for place in sorted(member.assignment)]
         segments = ("share-groups", group.group_id, "consumers", member.member_id, "assignments")
         return json_response(request, links.collection("KafkaShareGroupConsumerAssignment", data, *segments))
 
-    async def _found(self, request: Request) -> Found:
+    async def _find_group(self, request: Request) -> Found:
         links = await links_of(self._proxy, request)
         group_id: str = request.path_params["group_id"]
         found = await describe(clients_of(request).admin, group_id)
@@ -130,12 +130,12 @@ def _describe(cluster: Cluster, group_id: str) -> tuple[Group, list[TopicPartiti
 
     try:
         group = describe_share_group(cluster, group_id)
-        begun = share_offsets(cluster, group_id)
+        start_offsets = share_offsets(cluster, group_id)
     except RequestFailed as failure:
         if failure.code is ErrorCode.GROUP_ID_NOT_FOUND:
             return None
         raise
-    return group, sorted({*begun, *(place for member in group.members for place in member.assignment)})
+    return group, sorted({*start_offsets, *(place for member in group.members for place in member.assignment)})
 
 
 def _describe_all(cluster: Cluster) -> list[tuple[Group, list[TopicPartition]]]:

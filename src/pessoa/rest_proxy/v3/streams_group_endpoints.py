@@ -102,27 +102,27 @@ class StreamsGroupEndpoints:
         return json_response(request, links.collection("KafkaStreamsGroup", data, "streams-groups"))
 
     async def group(self, request: Request) -> Response:
-        return json_response(request, group_of(*await self._found(request)))
+        return json_response(request, group_of(*await self._find_group(request)))
 
     async def members(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         members = sorted(group.members, key=lambda each: each.member_id)
         data = [member_of(links, group, each) for each in members]
         segments = ("streams-groups", group.group_id, "members")
         return json_response(request, links.collection("KafkaStreamsGroupMember", data, *segments))
 
     async def member(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         return json_response(request, member_of(links, group, _member(group, request)))
 
     async def subtopologies(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         data = [subtopology_of(links, group, each) for each in _subtopologies(group)]
         segments = ("streams-groups", group.group_id, "subtopologies")
         return json_response(request, links.collection("KafkaStreamsGroupSubtopology", data, *segments))
 
     async def subtopology(self, request: Request) -> Response:
-        links, group = await self._found(request)
+        links, group = await self._find_group(request)
         wanted = request.path_params["subtopology_id"]
         for each in _subtopologies(group):
             if each.subtopology_id == wanted:
@@ -131,14 +131,14 @@ class StreamsGroupEndpoints:
 
     def assignment(self, which: str) -> Handler:
         async def handle(request: Request) -> Response:
-            links, group = await self._found(request)
+            links, group = await self._find_group(request)
             return json_response(request, assignment_of(links, group, _member(group, request), which))
 
         return handle
 
     def tasks(self, which: str) -> Handler:
         async def handle(request: Request) -> Response:
-            links, group = await self._found(request)
+            links, group = await self._find_group(request)
             member, kind = _member(group, request), _kind(request)
             segments = ("streams-groups", group.group_id, "members", member.member_id, which, kind)
             data = [tasks_of(links, segments, each) for each in _tasks(member, which, kind)]
@@ -148,7 +148,7 @@ class StreamsGroupEndpoints:
 
     def tasks_of_subtopology(self, which: str) -> Handler:
         async def handle(request: Request) -> Response:
-            links, group = await self._found(request)
+            links, group = await self._find_group(request)
             member, kind = _member(group, request), _kind(request)
             segments = ("streams-groups", group.group_id, "members", member.member_id, which, kind)
             for each in _tasks(member, which, kind):
@@ -158,7 +158,7 @@ class StreamsGroupEndpoints:
 
         return handle
 
-    async def _found(self, request: Request) -> Found:
+    async def _find_group(self, request: Request) -> Found:
         links = await links_of(self._proxy, request)
         group_id: str = request.path_params["group_id"]
         group = await clients_of(request).admin.ask(lambda cluster: _describe(cluster, group_id))

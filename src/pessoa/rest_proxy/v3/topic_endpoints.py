@@ -205,8 +205,8 @@ def new_topic(proxy: Proxy, body: CreateTopic) -> NewTopic:
         if not assignments or [each.partition_id for each in assignments] != list(range(len(assignments))):
             raise bad_request("replicas_assignments must name every partition from 0 on, once")
         replicas = [each.broker_ids for each in assignments]
-        return _new(body.topic_name, len(replicas), replica_assignment=replicas, config=configs)
-    return _new(
+        return _make_new_topic(body.topic_name, len(replicas), replica_assignment=replicas, config=configs)
+    return _make_new_topic(
         body.topic_name,
         -1 if body.partitions_count is None else body.partitions_count,
         -1 if body.replication_factor is None else body.replication_factor,
@@ -214,7 +214,7 @@ def new_topic(proxy: Proxy, body: CreateTopic) -> NewTopic:
     )
 
 
-def _new(*arguments: Any, **options: Any) -> NewTopic:
+def _make_new_topic(*arguments: Any, **options: Any) -> NewTopic:
     """Return a NewTopic. Raises the problem 400 for numbers that librdkafka refuses itself."""
     try:
         return NewTopic(*arguments, **options)

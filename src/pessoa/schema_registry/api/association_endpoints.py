@@ -80,8 +80,8 @@ class _Associations:
             shown = {name: getattr(wanted, name) for name in names if getattr(wanted, name) is not None}
             if outcome.associations:
                 keys = ("subject", "associationType", "lifecycle", "frozen")
-                told = [_shown(each) for each in outcome.associations]
-                shown["associations"] = [{key: each[key] for key in keys} for each in told]
+                associations = [_association_json(each) for each in outcome.associations]
+                shown["associations"] = [{key: each[key] for key in keys} for each in associations]
             return shown
 
         return await self._gate.write(request, body, decide, answer)
@@ -102,15 +102,15 @@ class _Associations:
 
     def _list(self, request: Request, is_wanted: Callable[[Association], bool]) -> Response:
         found = _filter(request, self._gate.state, is_wanted)
-        return json_response(request, [_shown(each) for each in page(request, found)])
+        return json_response(request, [_association_json(each) for each in page(request, found)])
 
     async def delete(self, request: Request) -> Response:
         resource_id = request.path_params["resource"]
         cascade, is_dry_run = flag(request, "cascadeLifecycle"), flag(request, "dryRun")
 
         def decide(state: State) -> Associated:
-            gone = _filter(request, state, lambda each: each.resourceId == resource_id)
-            return decide_dissociate(state, gone, cascade=cascade, is_dry_run=is_dry_run)
+            associations = _filter(request, state, lambda each: each.resourceId == resource_id)
+            return decide_dissociate(state, associations, cascade=cascade, is_dry_run=is_dry_run)
 
         return await self._gate.write(request, b"", decide, None)
 
@@ -128,6 +128,6 @@ def _filter(request: Request, state: State, is_wanted: Callable[[Association], b
     ]
 
 
-def _shown(association: Association) -> JsonObject:
+def _association_json(association: Association) -> JsonObject:
     built: JsonObject = msgspec.to_builtins(association)
     return {**built, "frozen": association.isFrozen}

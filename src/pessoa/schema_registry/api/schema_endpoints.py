@@ -94,7 +94,7 @@ class _Schemas:
     async def types(self, request: Request) -> Response:
         return json_response(request, SCHEMA_TYPES)
 
-    def _found(self, request: Request) -> list[Entry]:
+    def _find_versions(self, request: Request) -> list[Entry]:
         """Return the versions with the id in the path; those of the subject in the query first, if there is one."""
         state = self._gate.state
         schema_id = id_of(request)
@@ -112,7 +112,7 @@ class _Schemas:
 
     async def by_id(self, request: Request) -> Response:
         state = self._gate.state
-        entry = self._found(request)[0]
+        entry = self._find_versions(request)[0]
         form = request.query_params.get("format", "")
         value = entry.value
         answer = schema_part(state, entry, form, qualified=wants_qualified(request)) | {"guid": entry.guid}
@@ -123,19 +123,21 @@ class _Schemas:
         return json_response(request, answer)
 
     async def text_by_id(self, request: Request) -> Response:
-        text = schema_text(self._gate.state, self._found(request)[0], request.query_params.get("format", ""))
+        text = schema_text(self._gate.state, self._find_versions(request)[0], request.query_params.get("format", ""))
         return raw_schema(request, text)
 
-    def _visible(self, request: Request) -> list[Entry]:
+    def _find_visible(self, request: Request) -> list[Entry]:
         deleted = flag(request, "deleted")
-        return [entry for entry in self._found(request) if deleted or not entry.value.deleted]
+        return [entry for entry in self._find_versions(request) if deleted or not entry.value.deleted]
 
     async def subjects(self, request: Request) -> Response:
-        names = list(dict.fromkeys(entry.value.subject for entry in self._visible(request)))
+        names = list(dict.fromkeys(entry.value.subject for entry in self._find_visible(request)))
         return json_response(request, page(request, names))
 
     async def versions(self, request: Request) -> Response:
-        pairs = [{"subject": entry.value.subject, "version": entry.value.version} for entry in self._visible(request)]
+        pairs = [
+            {"subject": entry.value.subject, "version": entry.value.version} for entry in self._find_visible(request)
+        ]
         return json_response(request, page(request, pairs))
 
     def _by_guid(self, request: Request) -> list[Entry]:

@@ -59,7 +59,7 @@ class _Settings:
     async def config(self, request: Request) -> Response:
         default = flag(request, "defaultToGlobal")
         found = find_config(self._gate.state, place_of(request), self._level, default_to_global=default)
-        return json_response(request, _shown(found))
+        return json_response(request, _config_json(found))
 
     async def set_config(self, request: Request) -> Response:
         body = await read_body(request)
@@ -70,7 +70,7 @@ class _Settings:
 
         def answer(change: Change) -> dict[str, Any]:
             # All that is set there, with the level under the name that a request has for it.
-            shown = _shown(change.config or ConfigValue())
+            shown = _config_json(change.config or ConfigValue())
             level = shown.pop("compatibilityLevel", None)
             return shown if level is None else {"compatibility": level, **shown}
 
@@ -82,7 +82,7 @@ class _Settings:
         def decide(state: State) -> Change:
             return decide_delete_config(state, place, self._level)
 
-        return await self._gate.write(request, b"", decide, lambda change: _shown(change.config or ConfigValue()))
+        return await self._gate.write(request, b"", decide, lambda change: _config_json(change.config or ConfigValue()))
 
     async def mode(self, request: Request) -> Response:
         default = flag(request, "defaultToGlobal")
@@ -108,5 +108,5 @@ class _Settings:
         return await self._gate.write(request, b"", decide, lambda change: {"mode": change.mode})
 
 
-def _shown(config: ConfigValue) -> dict[str, Any]:
+def _config_json(config: ConfigValue) -> dict[str, Any]:
     return {name: value for name, value in as_json(config).items() if name != "subject"}

@@ -174,7 +174,7 @@ class _Subjects:
             return decide_register(state, subject, wanted, default_level=self._level, normalize=normalize, force=force)
 
         def answer(decision: Decision) -> JsonObject:
-            return _registered(self._gate.state, decision.entry, wanted, request.query_params.get("format", ""))
+            return _registration_json(self._gate.state, decision.entry, wanted, request.query_params.get("format", ""))
 
         await think_ahead(self._gate.state, subject, wanted, self._level)
         # What is there already needs no leader: this is what serialisers do all day.
@@ -218,12 +218,12 @@ class _Subjects:
             return decide_register(state, subject, changed, default_level=self._level, normalize=False, force=False)
 
         def answer(decision: Decision) -> JsonObject:
-            return _registered(self._gate.state, decision.entry, None, "")
+            return _registration_json(self._gate.state, decision.entry, None, "")
 
         return await self._gate.write(request, body, decide, answer)
 
 
-def _registered(state: State, entry: Entry, wanted: SchemaRequest | None, form: str) -> JsonObject:
+def _registration_json(state: State, entry: Entry, wanted: SchemaRequest | None, form: str) -> JsonObject:
     """Return the JSON of a registration's response. It has the schema only if that is not the one in the request:
     clients keep the schema of the response in place of their own, also if they sent theirs in another format."""
     value = entry.value

@@ -48,7 +48,7 @@ _MODELS = {
 }
 
 
-def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
+def _compare_undeclared(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
     """Compare a property or item that one side alone declares with the content model of the other side."""
     if judge.fits(old, new):
         return
@@ -62,7 +62,7 @@ def _lone(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added:
     judge.refuse(f"{word}_{_MODELS[kind][0 if is_added else 1]}_CONTENT_MODEL", path)
 
 
-def _models(judge: Judge, stem: str, old: Node, new: Node, path: str) -> None:
+def _compare_models(judge: Judge, stem: str, old: Node, new: Node, path: str) -> None:
     """Compare the content models of both sides: the schemas for properties or items that are not declared."""
     if isinstance(old.tree, dict) and isinstance(new.tree, dict):
         judge.compare(old, new, path)
@@ -82,48 +82,52 @@ class ObjectContents:
     def compare(self) -> None:
         judge, path = self._judge, self._path
         for name in dict.fromkeys((*self._before, *self._after)):
-            self._property(name, f"{path}/properties/{name}")
-        self._required()
-        self._dependencies()
+            self._compare_property(name, f"{path}/properties/{name}")
+        self._compare_required()
+        self._compare_dependencies()
         old, new = (_children(node, "patternProperties") for node in (self._old, self._new))
         for pattern in [each for each in old if each in new]:
             judge.compare(old[pattern], new[pattern], f"{path}/patternProperties/{pattern}")
-        _models(
+        _compare_models(
             judge,
             "ADDITIONAL_PROPERTIES",
-            _allowed(self._old, "additionalProperties"),
-            _allowed(self._new, "additionalProperties"),
+            _content_model(self._old, "additionalProperties"),
+            _content_model(self._new, "additionalProperties"),
             f"{path}/additionalProperties",
         )
-        _models(
+        _compare_models(
             judge,
             "UNEVALUATED_PROPERTIES",
-            _unevaluated(self._old, "unevaluatedProperties"),
-            _unevaluated(self._new, "unevaluatedProperties"),
+            _unevaluated_model(self._old, "unevaluatedProperties"),
+            _unevaluated_model(self._new, "unevaluatedProperties"),
             f"{path}/unevaluatedProperties",
         )
 
-    def _property(self, name: str, path: str) -> None:
+    def _compare_property(self, name: str, path: str) -> None:
         old, new = self._before.get(name), self._after.get(name)
         if old is not None and new is not None:
             self._judge.compare(old, new, path)
         elif new is not None:
-            _lone(self._judge, "PROPERTY", _undeclared(self._old, name), new, path, is_added=True)
+            _compare_undeclared(
+                self._judge, "PROPERTY", _undeclared_property(self._old, name), new, path, is_added=True
+            )
         elif old is not None:
-            _lone(self._judge, "PROPERTY", old, _undeclared(self._new, name), path, is_added=False)
+            _compare_undeclared(
+                self._judge, "PROPERTY", old, _undeclared_property(self._new, name), path, is_added=False
+            )
 
-    def _required(self) -> None:
+    def _compare_required(self) -> None:
         before, after = (_required_names(node) for node in (self._old, self._new))
         for name in after:
             declared = self._after.get(name)
             if name in before or declared is None or _has_default(declared):
                 continue
-            if name not in self._before and _undeclared(self._old, name).tree is not True:
+            if name not in self._before and _undeclared_property(self._old, name).tree is not True:
                 self._judge.refuse("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", f"{self._path}/properties/{name}")
             else:
                 self._judge.refuse("REQUIRED_ATTRIBUTE_ADDED", f"{self._path}/required/{name}")
 
-    def _dependencies(self) -> None:
+    def _compare_dependencies(self) -> None:
         old, new = (_dependencies(node) for node in (self._old, self._new))
         for (name, kind), after in new.items():
             before, path = old.get((name, kind)), f"{self._path}/dependencies/{name}"
@@ -152,27 +156,29 @@ class ArrayContents:
 
     def compare(self) -> None:
         judge, path = self._judge, self._path
-        self._items()
+        self._compare_items()
         if self._new.tree.get("uniqueItems") is True and self._old.tree.get("uniqueItems") is not True:
             judge.refuse("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems")
-        self._only_schema("contains", _optional(self._old, "contains"), _optional(self._new, "contains"))
-        old, new = (_unevaluated(node, "unevaluatedItems") for node in (self._old, self._new))
-        _models(judge, "UNEVALUATED_ITEMS", old, new, f"{path}/unevaluatedItems")
+        self._compare_optional(
+            "contains", _optional_child(self._old, "contains"), _optional_child(self._new, "contains")
+        )
+        old, new = (_unevaluated_model(node, "unevaluatedItems") for node in (self._old, self._new))
+        _compare_models(judge, "UNEVALUATED_ITEMS", old, new, f"{path}/unevaluatedItems")
 
-    def _items(self) -> None:
+    def _compare_items(self) -> None:
         old, new = _items(self._old), _items(self._new)
-        self._only_schema("items", old.all, new.all)
+        self._compare_optional("items", old.all, new.all)
         places = [f"{self._path}/items/{index}" for index in range(max(len(old.positions), len(new.positions)))]
         common = min(len(old.positions), len(new.positions))
         for before, after, path in zip(old.positions, new.positions, places, strict=False):
             self._judge.compare(before, after, path)
         for before, path in zip(old.positions[common:], places[common:], strict=False):
-            _lone(self._judge, "ITEM", before, _undeclared_item(self._new, new), path, is_added=False)
+            _compare_undeclared(self._judge, "ITEM", before, _undeclared_item(self._new, new), path, is_added=False)
         for after, path in zip(new.positions[common:], places[common:], strict=False):
-            _lone(self._judge, "ITEM", _undeclared_item(self._old, old), after, path, is_added=True)
-        _models(self._judge, "ADDITIONAL_ITEMS", old.rest, new.rest, f"{self._path}/additionalItems")
+            _compare_undeclared(self._judge, "ITEM", _undeclared_item(self._old, old), after, path, is_added=True)
+        _compare_models(self._judge, "ADDITIONAL_ITEMS", old.rest, new.rest, f"{self._path}/additionalItems")
 
-    def _only_schema(self, keyword: str, old: Node | None, new: Node | None) -> None:
+    def _compare_optional(self, keyword: str, old: Node | None, new: Node | None) -> None:
         """Compare a keyword's schema, which either side may lack."""
         if new is None:
             return
@@ -182,23 +188,23 @@ class ArrayContents:
             self._judge.refuse("SCHEMA_ADDED", f"{self._path}/{keyword}")
 
 
-def _optional(node: Node, keyword: str) -> Node | None:
+def _optional_child(node: Node, keyword: str) -> Node | None:
     return node.child(node.tree[keyword]) if keyword in node.tree else None
 
 
-def _allowed(node: Node, keyword: str) -> Node:
+def _content_model(node: Node, keyword: str) -> Node:
     return node.child(node.tree.get(keyword, True))
 
 
-def _unevaluated(node: Node, keyword: str) -> Node:
-    return _allowed(node, keyword) if node.is_new_draft else node.child(True)
+def _unevaluated_model(node: Node, keyword: str) -> Node:
+    return _content_model(node, keyword) if node.is_new_draft else node.child(True)
 
 
 def _children(node: Node, keyword: str) -> dict[str, Node]:
     return {name: node.child(tree) for name, tree in node.tree.get(keyword, {}).items()}
 
 
-def _undeclared(node: Node, name: str) -> Node:
+def _undeclared_property(node: Node, name: str) -> Node:
     """Return the schema that an object has for a property which it does not declare."""
     patterns = node.tree.get("patternProperties") or {}
     for pattern, tree in patterns.items():
@@ -207,9 +213,9 @@ def _undeclared(node: Node, name: str) -> Node:
                 return node.child(tree)
         except BadPattern:
             continue  # a pattern that cannot be matched covers nothing that we know of
-    rest = _allowed(node, "additionalProperties")
+    rest = _content_model(node, "additionalProperties")
     if "additionalProperties" not in node.tree:
-        rest = _unevaluated(node, "unevaluatedProperties")
+        rest = _unevaluated_model(node, "unevaluatedProperties")
     # Patterns that do not match: the JVM registry counts such an object as closed to the name.
     return node.child(False) if patterns and rest.tree is True else rest
 
@@ -251,12 +257,12 @@ def _items(node: Node) -> _Items:
         if positions or isinstance(items, bool):
             return _Items(positions, None, node.child(items))
         return _Items([], node.child(items), node.child(True))
-    rest = _allowed(node, "additionalItems")
+    rest = _content_model(node, "additionalItems")
     if isinstance(items, list):
         return _Items([node.child(each) for each in items], None, rest)
-    return _Items([], _optional(node, "items"), rest)
+    return _Items([], _optional_child(node, "items"), rest)
 
 
 def _undeclared_item(node: Node, items: _Items) -> Node:
     """Return the schema that an array has for a position which it does not declare."""
-    return items.rest if items.rest.tree is not True else _unevaluated(node, "unevaluatedItems")
+    return items.rest if items.rest.tree is not True else _unevaluated_model(node, "unevaluatedItems")

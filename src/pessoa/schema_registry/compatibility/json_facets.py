@@ -148,7 +148,7 @@ def facet_of(node: Node) -> Facet:
 def _facets(node: Node) -> list[Facet]:
     tree = node.tree
     facets: list[Facet] = [Combined("allOf", [_target(node, reference)]) for reference in _references(node)]
-    facets += _typed(node)
+    facets += _type_facets(node)
     if "const" in tree:
         facets.append(Values([tree["const"]]))
     elif isinstance(tree.get("enum"), list):
@@ -163,17 +163,19 @@ def _facets(node: Node) -> list[Facet]:
     return facets
 
 
-def _typed(node: Node) -> list[Facet]:
+def _type_facets(node: Node) -> list[Facet]:
     declared = node.tree.get("type")
     if isinstance(declared, str):
-        return [_simple(declared, node)]
+        return [_simple_facet(declared, node)]
     if isinstance(declared, list):
-        return [Combined("anyOf", [_simple(each, node) for each in declared])]
+        return [Combined("anyOf", [_simple_facet(each, node) for each in declared])]
     # Without a type, keywords demand something of the values of theirs alone.
     return [
-        _simple(kind, node) for kind in ("string", "number", "object", "array") if _KEYWORDS[kind] & node.tree.keys()
+        _simple_facet(kind, node)
+        for kind in ("string", "number", "object", "array")
+        if _KEYWORDS[kind] & node.tree.keys()
     ]
 
 
-def _simple(kind: str, node: Node) -> Simple:
+def _simple_facet(kind: str, node: Node) -> Simple:
     return Simple("number", node, is_integer=True) if kind == "integer" else Simple(kind, node)

@@ -17,7 +17,7 @@ pairs them. oneOf is treated as anyOf, though a reader's second choice may spoil
 
 Schemas refer to themselves, and in long circles. So a pair is compared once, and what was found is remembered. A pair
 that is met again while it is being compared is taken to fit. If it turns out not to, what was found with its help is
-forgotten, and everything is compared again with that known (`_Knowledge`). What does not fit even though too much was
+forgotten, and everything is compared again with that known (`_PairResults`). What does not fit even though too much was
 taken to fit never fits: so this comes to an end, at the largest set of pairs of which each fits if the others do.
 
 `FORGIVEN_LENIENTLY` is what the policy LENIENT adds: for those whose writers write only what is declared.
@@ -98,7 +98,7 @@ Findings = Sequence[tuple[str, str]]
 
 
 def _findings(old: Node, new: Node, forgiven: frozenset[str]) -> Findings:
-    known = _Knowledge(forgiven)
+    known = _PairResults(forgiven)
     while True:
         known.begin()
         comparison = Comparison(known)
@@ -114,7 +114,7 @@ class _Side(NamedTuple):
     facet: Facet
 
 
-class _Knowledge:
+class _PairResults:
     """The results for pairs of schemas, by the identity of both; shared by a comparison and the trial comparisons
     that it makes."""
 
@@ -173,7 +173,7 @@ class _Knowledge:
 class Comparison:
     """A comparison of two JSON schemas. `old` is the writer's side, `new` the reader's, throughout."""
 
-    def __init__(self, known: _Knowledge) -> None:
+    def __init__(self, known: _PairResults) -> None:
         self._known = known
         # Kind and path, in the order in which they were met.
         self.refusals: dict[tuple[str, str], None] = {}
@@ -198,11 +198,11 @@ class Comparison:
             return
         if pair not in known.refuted:
             known.assumed.add(pair)
-            below = Comparison(known)
-            below._facets(before.facet, after.facet, "")
-            if not below.refusals:
+            subcomparison = Comparison(known)
+            subcomparison._facets(before.facet, after.facet, "")
+            if not subcomparison.refusals:
                 return
-            known.refute(pair, list(below.refusals))
+            known.refute(pair, list(subcomparison.refusals))
         for kind, place in known.refuted[pair]:
             self.refuse(kind, path + place)
 
@@ -216,7 +216,7 @@ class Comparison:
                 if not self._one_combination(old, new):
                     self.refuse("TYPE_CHANGED", path)
             case Simple(), Simple() if old.name == new.name:
-                self._simple(old, new, path)
+                self._compare_simple(old, new, path)
             case Simple(), Simple() if _is_connect_bytes(old.node) and _is_connect_bytes(new.node):
                 pass
             case Values(), Values():
@@ -259,7 +259,7 @@ class Comparison:
 
     # One type.
 
-    def _simple(self, old: Simple, new: Simple, path: str) -> None:
+    def _compare_simple(self, old: Simple, new: Simple, path: str) -> None:
         before, after = old.node.tree, new.node.tree
         for keyword in _BOUNDS.get(old.name, ()):
             self._bound(keyword, _bound_of(before, keyword), _bound_of(after, keyword), f"{path}/{keyword}")
@@ -324,17 +324,17 @@ def can_pair_off(demanding: int, offering: int, suits: Callable[[int, int], bool
     known: dict[tuple[int, int], bool] = {}
     partner_of: dict[int, int] = {}
 
-    def likes(mine: int, other: int) -> bool:
+    def can_pair(mine: int, other: int) -> bool:
         if (mine, other) not in known:
             known[mine, other] = suits(mine, other)
         return known[mine, other]
 
-    def find_partner(mine: int, asked: set[int]) -> bool:
+    def find_partner(mine: int, tried: set[int]) -> bool:
         for other in sorted(range(offering), key=lambda each: (each != mine, each in partner_of, each)):
-            if other in asked or not likes(mine, other):
+            if other in tried or not can_pair(mine, other):
                 continue
-            asked.add(other)
-            if other not in partner_of or find_partner(partner_of[other], asked):
+            tried.add(other)
+            if other not in partner_of or find_partner(partner_of[other], tried):
                 partner_of[other] = mine
                 return True
         return False

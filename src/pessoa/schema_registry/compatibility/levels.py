@@ -73,7 +73,7 @@ def check_level(
     if level is Level.NONE:
         return ()
     for previous in earlier if level.is_transitive else earlier[:1]:
-        found = _between(level, new, previous.schema, is_lenient)
+        found = _compare_pair(level, new, previous.schema, is_lenient)
         if found:
             return (
                 *found,
@@ -84,7 +84,7 @@ def check_level(
     return ()
 
 
-def _between(level: Level, new: Comparable, old: Comparable, is_lenient: bool) -> list[str]:
+def _compare_pair(level: Level, new: Comparable, old: Comparable, is_lenient: bool) -> list[str]:
     if new.schema_type != old.schema_type:
         sentence = f"The schema is of type {new.schema_type}, the earlier one of type {old.schema_type}"
         return [f"{{errorType:'SCHEMA_TYPE_CHANGED', description:'{sentence}'}}"]

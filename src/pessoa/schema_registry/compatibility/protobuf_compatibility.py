@@ -115,7 +115,7 @@ class _Check:
         for number in sorted(old.keys() | new.keys()):
             place = f"{path}/{number}"
             if number not in new:
-                self._removed(read, written, old[number], place)
+                self._check_removed_field(read, written, old[number], place)
             elif number not in old:
                 if new[number].label == _REQUIRED:
                     self.add("REQUIRED_FIELD_ADDED", place, f"the required field {new[number].name} is new")
@@ -123,7 +123,9 @@ class _Check:
                 self._field(new[number], old[number], place)
         self.messages(read.nested_type, written.nested_type, f"{path}/")
 
-    def _removed(self, read: DescriptorProto, written: DescriptorProto, field: FieldDescriptorProto, path: str) -> None:
+    def _check_removed_field(
+        self, read: DescriptorProto, written: DescriptorProto, field: FieldDescriptorProto, path: str
+    ) -> None:
         if field.label == _REQUIRED:
             self.add("REQUIRED_FIELD_REMOVED", path, f"the required field {field.name} is gone")
             return
@@ -138,18 +140,18 @@ class _Check:
         places: dict[int, str | int] = {
             field.number: _oneof_name(field, written) or field.number for field in written.field
         }
-        meeting: dict[str, set[str | int]] = {}
+        places_by_oneof: dict[str, set[str | int]] = {}
         for field in read.field:
             name = _oneof_name(field, read)
             if name is not None and field.number in places:
-                meeting.setdefault(name, set()).add(places[field.number])
-        for name, met in meeting.items():
-            if len(met) == 1:
+                places_by_oneof.setdefault(name, set()).add(places[field.number])
+        for name, oneof_places in places_by_oneof.items():
+            if len(oneof_places) == 1:
                 continue
             place = f"{path}/{name}"
-            loners = sorted(each for each in met if isinstance(each, int))
-            if len(loners) > 1:
-                self.add("MULTIPLE_FIELDS_MOVED_TO_ONEOF", place, f"the fields {loners} moved into one oneof")
+            lone_numbers = sorted(each for each in oneof_places if isinstance(each, int))
+            if len(lone_numbers) > 1:
+                self.add("MULTIPLE_FIELDS_MOVED_TO_ONEOF", place, f"the fields {lone_numbers} moved into one oneof")
             else:
                 self.add("FIELD_MOVED_TO_EXISTING_ONEOF", place, f"the oneof {name} takes in fields from elsewhere")
 
