@@ -82,7 +82,7 @@ def make_options() -> Options:
     return options
 
 
-class _Late(UsageError):
+class _LateUsageError(UsageError):
     """A usage error that is found after connecting, so it is printed as a failure of the command."""
 
 
@@ -97,7 +97,7 @@ def main(given: Given) -> int:
                 _remove(cluster, given)
             else:
                 _list(cluster, given)
-    except _Late as error:
+    except _LateUsageError as error:
         print(f"Error while executing ACL command: {error}")
         return 1
     except KafkaFailure as failure:
@@ -150,7 +150,7 @@ def _pattern_type(given: Given) -> PatternType:
     text = given.value("resource-pattern-type")
     found = PatternType.__members__.get(text.upper())
     if found is None:
-        raise _Late(f"Cannot parse argument '{text}' of option resource-pattern-type")
+        raise _LateUsageError(f"Cannot parse argument '{text}' of option resource-pattern-type")
     return found
 
 
@@ -182,7 +182,7 @@ def _entries(given: Given, operations: Sequence[Operation]) -> list[Entry]:
 def _principal(text: str) -> str:
     text = text.strip()
     if ":" not in text:
-        raise _Late(f"expected a string in format principalType:principalName but got {text}")
+        raise _LateUsageError(f"expected a string in format principalType:principalName but got {text}")
     return text
 
 

@@ -42,28 +42,28 @@ def main(given: Given) -> int:
 
 
 def _lines(connection: Connection) -> list[str]:
-    served = {row.api_key: (row.min_version, row.max_version) for row in connection.api_versions.api_keys}
+    served_versions = {row.api_key: (row.min_version, row.max_version) for row in connection.api_versions.api_keys}
     lines = []
     for key in ApiKey:
-        if key in served:
-            lines.append(_line(key, *served[key]))
+        if key in served_versions:
+            lines.append(_line(key, *served_versions[key]))
         elif key.name not in _NOT_FOR_CLIENTS:
             lines.append(f"{key.title}({int(key)}): UNSUPPORTED")
     known = {int(key) for key in ApiKey}
-    for number, (oldest, newest) in sorted(served.items()):
+    for number, (oldest, newest) in sorted(served_versions.items()):
         if number not in known:
             lines.append(f"UNKNOWN({number}): {_range(oldest, newest)}")
     return lines
 
 
 def _line(key: ApiKey, oldest: int, newest: int) -> str:
-    ours = key.request.versions
+    client_versions = key.request.versions
     # Apache spells out that its oldest Produce is not its oldest usable one.
-    if min(newest, ours.last) >= max(oldest, ours.first):
-        usable = f"[usable: {min(newest, ours.last)}]"
+    if min(newest, client_versions.last) >= max(oldest, client_versions.first):
+        verdict = f"[usable: {min(newest, client_versions.last)}]"
     else:
-        usable = f"[unusable: node too {'new' if oldest > ours.last else 'old'}]"
-    return f"{key.title}({int(key)}): {_range(oldest, newest)} {usable}"
+        verdict = f"[unusable: node too {'new' if oldest > client_versions.last else 'old'}]"
+    return f"{key.title}({int(key)}): {_range(oldest, newest)} {verdict}"
 
 
 def _range(oldest: int, newest: int) -> str:

@@ -84,8 +84,8 @@ def _execute(cluster: Cluster, given: Given) -> None:
         print(f"Altered client metrics config for {name}.")
     elif given.has("delete"):
         name = given.value("name")
-        gone = [Change(key, "", Operation.DELETE) for key in _own(cluster, name)]
-        alter_configs(cluster, (ResourceType.CLIENT_METRICS, name), gone)
+        deletions = [Change(key, "", Operation.DELETE) for key in _own_keys(cluster, name)]
+        alter_configs(cluster, (ResourceType.CLIENT_METRICS, name), deletions)
         print(f"Deleted client metrics config for {name}.")
     else:
         _describe(cluster, given.maybe("name"))
@@ -102,7 +102,7 @@ def _describe(cluster: Cluster, name: str | None) -> None:
             print(f"  {entry.name}={entry.value or ''}")
 
 
-def _own(cluster: Cluster, name: str) -> list[str]:
+def _own_keys(cluster: Cluster, name: str) -> list[str]:
     entries = _entries(cluster, name)
     return sorted(entry.name for entry in entries if entry.source is Source.DYNAMIC_CLIENT_METRICS_CONFIG)
 

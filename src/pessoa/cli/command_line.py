@@ -211,7 +211,7 @@ class Options:
 
     def _take(self, word: str, queue: list[str], values: dict[str, list[str]]) -> None:
         name, equals, value = word.lstrip("-").partition("=")
-        known = self._names.get(name) or self._abbreviated(name)
+        known = self._names.get(name) or self._find_abbreviated(name)
         if known is None:
             raise UsageError(f"{name} is not a recognized option{self._hint(name)}")
         option = self.table[known]
@@ -228,10 +228,10 @@ class Options:
             value = queue.pop(0)
         found += value.split(option.separator) if option.separator else [value]
 
-    def _abbreviated(self, name: str) -> str | None:
+    def _find_abbreviated(self, name: str) -> str | None:
         """Return the option that is the only one to begin with these letters."""
-        begun = [known for known in self._names if known.startswith(name)] if name else []
-        return self._names[begun[0]] if len(begun) == 1 else None
+        matches = [known for known in self._names if known.startswith(name)] if name else []
+        return self._names[matches[0]] if len(matches) == 1 else None
 
     def _hint(self, name: str) -> str:
         """Return the known option that is nearest to a mistyped one, as a question."""

@@ -139,8 +139,8 @@ def _targets(given: Given) -> list[Target]:
     if not targets:
         raise UsageError("At least one entity type must be specified")
     found = [target.kind for target in targets]
-    if twice := [kind for index, kind in enumerate(found) if kind in found[:index]]:
-        raise UsageError(f"Duplicate entity type(s) specified: {','.join(dict.fromkeys(twice))}")
+    if duplicates := [kind for index, kind in enumerate(found) if kind in found[:index]]:
+        raise UsageError(f"Duplicate entity type(s) specified: {','.join(dict.fromkeys(duplicates))}")
     if len(targets) > 1 and set(found) != {"users", "clients"}:
         raise UsageError("Only 'users' and 'clients' entity types may be specified together")
     return targets
@@ -226,12 +226,12 @@ def _describe_one(cluster: Cluster, target: Target, shows_all: bool) -> None:
     else:
         print(f"{'All' if shows_all else 'Dynamic'} configs for {target.singular} {target.name} are:")
     for entry in entries:
-        synonyms = ", ".join(f"{one.source.name}:{one.name}={_shown(one.value)}" for one in entry.synonyms)
+        synonyms = ", ".join(f"{one.source.name}:{one.name}={_value_text(one.value)}" for one in entry.synonyms)
         sensitive = str(entry.is_sensitive).lower()
-        print(f"  {entry.name}={_shown(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
+        print(f"  {entry.name}={_value_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}")
 
 
-def _shown(value: str | None) -> str:
+def _value_text(value: str | None) -> str:
     return "null" if value is None else value
 
 

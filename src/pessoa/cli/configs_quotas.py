@@ -81,8 +81,8 @@ def alter(cluster: Cluster, targets: list[Target], added: dict[str, str], remove
     kinds = [target.kind for target in targets]
     is_user = kinds == ["users"]
     credentials = {key: added[key] for key in added if key in _MECHANISMS}
-    gone = [key for key in removed if key in _MECHANISMS]
-    if (credentials or gone) and is_user:
+    removed_mechanisms = [key for key in removed if key in _MECHANISMS]
+    if (credentials or removed_mechanisms) and is_user:
         name = targets[0].name
         if not name:
             raise UsageError(
@@ -90,10 +90,10 @@ def alter(cluster: Cluster, targets: list[Target], added: dict[str, str], remove
                 "--bootstrap-server."
             )
         made = [_credential(_MECHANISMS[key], text) for key, text in credentials.items()]
-        _check_names(kinds, set(added) - set(credentials), set(removed) - set(gone))
-        alter_credentials(cluster, name, made, [_MECHANISMS[key] for key in gone])
+        _check_names(kinds, set(added) - set(credentials), set(removed) - set(removed_mechanisms))
+        alter_credentials(cluster, name, made, [_MECHANISMS[key] for key in removed_mechanisms])
         added = {key: added[key] for key in added if key not in credentials}
-        removed = [key for key in removed if key not in gone]
+        removed = [key for key in removed if key not in removed_mechanisms]
         if not added and not removed:
             return
     _check_names(kinds, set(added), set(removed))

@@ -77,8 +77,8 @@ def run_worker(settings: dict[str, str], connectors: dict[str, dict[str, str]] |
     from pessoa.connect.worker_config import make_config
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for noisy in ("httpx", "py4j", "pyspark"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for logger_name in ("httpx", "py4j", "pyspark"):
+        logging.getLogger(logger_name).setLevel(logging.WARNING)
     try:
         config = make_config(settings, is_standalone=connectors is not None)
     except ConfigProblem as wrong:

@@ -328,15 +328,15 @@ def _print_offsets(cluster: Cluster, group: Group, verbose: bool) -> None:
     from pessoa.client.offset_admin import LATEST, list_offsets, offset_or_none
 
     committed = committed_offsets(cluster, group.group_id)
-    placed: list[tuple[TopicPartition, Member | None]] = []
+    owners: list[tuple[TopicPartition, Member | None]] = []
     for member in sorted(group.members, key=lambda member: -len(member.assignment)):
-        placed += [(partition, member) for partition in sorted(member.assignment)]
-    taken = {partition for partition, _ in placed}
-    placed += [(partition, None) for partition in sorted(committed) if partition not in taken]
-    ends = list_offsets(cluster, dict.fromkeys((partition for partition, _ in placed), LATEST))
+        owners += [(partition, member) for partition in sorted(member.assignment)]
+    assigned = {partition for partition, _ in owners}
+    owners += [(partition, None) for partition in sorted(committed) if partition not in assigned]
+    ends = list_offsets(cluster, dict.fromkeys((partition for partition, _ in owners), LATEST))
     rows = [
         _offset_row(group, partition, committed.get(partition), offset_or_none(ends[partition]), member, verbose)
-        for partition, member in placed
+        for partition, member in owners
     ]
     if not _has_something_to_show(group, len(rows)):
         return

@@ -126,7 +126,7 @@ class _Run:
 
         consumer = Consumer(settings)
         topic = self._given.maybe("topic") or f"^({self._given.value('include')})$"
-        consumer.subscribe([topic], on_assign=self._assigned)
+        consumer.subscribe([topic], on_assign=self._on_assigned)
         timeout_s = self._given.number("timeout") / 1000
         last = time.time()
         try:
@@ -145,14 +145,14 @@ class _Run:
         finally:
             consumer.close()
 
-    def _assigned(self, *_: object) -> None:
+    def _on_assigned(self, *_: object) -> None:
         if self._assigned_at is None:
             self._assigned_at = time.time()
 
     def _add(self, messages: list[Message]) -> None:
-        good = [message for message in messages if message.error() is None]
-        self._count += len(good)
-        self._bytes += sum(len(message) + len(message.key() or b"") for message in good)
+        records = [message for message in messages if message.error() is None]
+        self._count += len(records)
+        self._bytes += sum(len(message) + len(message.key() or b"") for message in records)
 
     def _numbers(self, elapsed_s: float, size: int, count: int, rebalance_ms: int) -> str:
         megabytes = size / MEGABYTE

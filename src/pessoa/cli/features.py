@@ -116,8 +116,8 @@ def _update(cluster: Cluster, chosen: argparse.Namespace) -> int:
         done = f"{command}d"
         target = "" if command == "disable" else f" to {levels[name]}"
         if name in errors:
-            could = "Can not" if chosen.dry_run else "Could not"
-            print(f"{could} {command} {name}{target}. {errors[name]}")
+            failure_text = "Can not" if chosen.dry_run else "Could not"
+            print(f"{failure_text} {command} {name}{target}. {errors[name]}")
         else:
             verb = "can be" if chosen.dry_run else "was"
             print(f"{name} {verb} {done}{target}.")

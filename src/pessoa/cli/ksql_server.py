@@ -54,8 +54,8 @@ def ksql_server(
     settings.update({key: value for key, value in given.items() if value is not None})
     listen_at(settings, host, port, 8088)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for noisy in ("httpx", "py4j", "pyspark"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    for logger_name in ("httpx", "py4j", "pyspark"):
+        logging.getLogger(logger_name).setLevel(logging.WARNING)
     try:
         config = make_config(settings)
     except ConfigProblem as wrong:

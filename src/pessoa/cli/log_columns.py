@@ -25,12 +25,12 @@ def _text(entry: Entry, name: str) -> str:
     return "-" if value is None or value == "" else printable(str(value))
 
 
-def _when(entry: Entry) -> str:
+def _time_text(entry: Entry) -> str:
     return _text(entry, "time").replace("T", " ").removesuffix("Z")
 
 
-def _who(entry: Entry) -> list[str]:
-    return [_when(entry), _text(entry, "host"), _text(entry, "principal"), _text(entry, "client_id")]
+def _client_cells(entry: Entry) -> list[str]:
+    return [_time_text(entry), _text(entry, "host"), _text(entry, "principal"), _text(entry, "client_id")]
 
 
 def _access(entry: Entry) -> list[str]:
@@ -38,7 +38,7 @@ def _access(entry: Entry) -> list[str]:
     if entry.get("more_topics"):
         topics.append(f"+{entry['more_topics']}")
     return [
-        *_who(entry),
+        *_client_cells(entry),
         f"{_text(entry, 'api')} v{_text(entry, 'version')}",
         ",".join(topics) or "-",
         f"{_text(entry, 'bytes_in')} in",
@@ -49,25 +49,25 @@ def _access(entry: Entry) -> list[str]:
 
 
 def _agent(entry: Entry) -> list[str]:
-    return [*_who(entry), _text(entry, "software"), _text(entry, "software_version"), _text(entry, "listener")]
+    return [*_client_cells(entry), _text(entry, "software"), _text(entry, "software_version"), _text(entry, "listener")]
 
 
 def _referrer(entry: Entry) -> list[str]:
-    return [*_who(entry), _text(entry, "service"), _text(entry, "name"), _text(entry, "listener")]
+    return [*_client_cells(entry), _text(entry, "service"), _text(entry, "name"), _text(entry, "listener")]
 
 
 def _audit(entry: Entry) -> list[str]:
     outcome = "ok" if entry.get("outcome") == "NONE" else _text(entry, "outcome")
-    return [*_who(entry), _text(entry, "event"), outcome, _plain(entry.get("about"))]
+    return [*_client_cells(entry), _text(entry, "event"), outcome, _plain_text(entry.get("about"))]
 
 
-def _plain(about: Any) -> str:
+def _plain_text(about: Any) -> str:
     """Return JSON as text without most of its punctuation: `topics name=orders num_partitions=3`."""
     if isinstance(about, dict):
-        return " ".join(f"{name} {_plain(one)}" if isinstance(one, list | dict) else f"{name}={_plain(one)}"
+        return " ".join(f"{name} {_plain_text(one)}" if isinstance(one, list | dict) else f"{name}={_plain_text(one)}"
                         for name, one in about.items())  # fmt: skip
     if isinstance(about, list):
-        return ", ".join(map(_plain, about))
+        return ", ".join(map(_plain_text, about))
     return printable(str(about))
 
 
@@ -75,11 +75,11 @@ def _error(entry: Entry) -> list[str]:
     message = _text(entry, "message")
     lines = str(entry.get("traceback") or "").split("\n")
     trace = "".join(f"\n  | {printable(line)}" for line in lines) if lines != [""] else ""
-    return [_when(entry), _text(entry, "level"), _text(entry, "logger"), message + trace]
+    return [_time_text(entry), _text(entry, "level"), _text(entry, "logger"), message + trace]
 
 
 def _authorizer(entry: Entry) -> list[str]:
-    return [_when(entry), _text(entry, "message")]
+    return [_time_text(entry), _text(entry, "message")]
 
 
 CELLS: dict[str, Cells] = {
@@ -106,7 +106,7 @@ class Columns:
         rows = [self._row(line) for line in lines]
         for row in rows:
             self._widen(row)
-        return [self._aligned(row) for row in rows]
+        return [self._align(row) for row in rows]
 
     def _row(self, line: str) -> list[str]:
         try:
@@ -116,7 +116,7 @@ class Columns:
         if not isinstance(entry, dict):
             return [printable(line)]
         if "dropped" in entry:
-            return [f"{_when(entry)}  {_text(entry, 'dropped')} lines were dropped: the disk did not take them"]
+            return [f"{_time_text(entry)}  {_text(entry, 'dropped')} lines were dropped: the disk did not take them"]
         return self._cells(entry)
 
     def _widen(self, row: list[str]) -> None:
@@ -126,5 +126,5 @@ class Columns:
                 self._widths.append(0)
             self._widths[place] = max(self._widths[place], min(len(cell), MAX_WIDTH))
 
-    def _aligned(self, row: list[str]) -> str:
+    def _align(self, row: list[str]) -> str:
         return "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], self._widths, strict=False)), row[-1]])

@@ -55,7 +55,7 @@ Render = Callable[[list[str]], list[str]]
 def logs(service: str | None, log: str | None, follow: bool, lines: int) -> None:
     from pessoa.cli.log_tail import LogTail
 
-    chosen = _printed(service) if log is None else _written(service, log)
+    chosen = _output_files(service) if log is None else _log_files(service, log)
     width = 3 + max(map(len, chosen))
     prefixes = {name: "" if len(chosen) == 1 else f"{name} | ".rjust(width) for name in chosen}
     tails = {prefixes[name]: LogTail(path) for name, path in chosen.items()}
@@ -81,18 +81,18 @@ def _renderer(log: str | None) -> Render:
     return Columns(log).render
 
 
-def _printed(service: str | None) -> dict[str, Path]:
+def _output_files(service: str | None) -> dict[str, Path]:
     """Return the files with the output of services, by service."""
     from pessoa.platform.home import pessoa_home
 
     folder = pessoa_home() / "logs"
-    there = {path.stem: path for path in sorted(folder.glob("*.log"))}
-    if not there:
+    paths = {path.stem: path for path in sorted(folder.glob("*.log"))}
+    if not paths:
         raise click.ClickException(f"nothing has been logged in {folder}; `pessoa up` starts the platform")
-    return _chosen(service, there)
+    return _select(service, paths)
 
 
-def _written(service: str | None, log: str) -> dict[str, Path]:
+def _log_files(service: str | None, log: str) -> dict[str, Path]:
     """Return the files of one of the logs that brokers write, by broker."""
     from pessoa.platform.home import pessoa_home
 
@@ -100,11 +100,11 @@ def _written(service: str | None, log: str) -> dict[str, Path]:
     brokers = {path.stem: folder / path.stem / f"{log}.log" for path in sorted(folder.glob("broker-*.log"))}
     if not brokers:
         raise click.ClickException(f"no broker has logged anything in {folder}; `pessoa up` starts the platform")
-    chosen = _chosen(service, brokers)
-    there = {name: path for name, path in chosen.items() if path.exists()}
-    if not there:
+    chosen = _select(service, brokers)
+    existing = {name: path for name, path in chosen.items() if path.exists()}
+    if not existing:
         raise click.ClickException(_how_to_turn_on(log, next(iter(chosen))))
-    return there
+    return existing
 
 
 def _how_to_turn_on(log: str, broker: str) -> str:
@@ -120,11 +120,11 @@ def _how_to_turn_on(log: str, broker: str) -> str:
     )
 
 
-def _chosen(service: str | None, there: dict[str, Path]) -> dict[str, Path]:
+def _select(service: str | None, paths: dict[str, Path]) -> dict[str, Path]:
     # `broker` means all of them, as broker-1, broker-2 and so on are one service to most people.
-    chosen = {name: path for name, path in there.items() if service in (None, name, name.rpartition("-")[0])}
+    chosen = {name: path for name, path in paths.items() if service in (None, name, name.rpartition("-")[0])}
     if not chosen:
-        raise click.ClickException(f"there is no log of {service}; there are {', '.join(there)}")
+        raise click.ClickException(f"there is no log of {service}; there are {', '.join(paths)}")
     return chosen
 
 

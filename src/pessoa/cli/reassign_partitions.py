@@ -178,9 +178,9 @@ def _topics(path: str) -> list[str]:
     topics = _json(path).get("topics")
     assert isinstance(topics, list) or topics is None
     names = [str(one["topic"]) for one in topics or ()]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageError(f"List of topics to reassign contains duplicate entries: {twice}")
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
+        raise UsageError(f"List of topics to reassign contains duplicate entries: {duplicates}")
     return names
 
 

@@ -179,7 +179,7 @@ def _describe(cluster: Cluster, given: Given) -> None:
             _print_offsets(cluster, group, verbose)
 
 
-def _say_if_empty(group: Group) -> None:
+def _warn_if_empty(group: Group) -> None:
     sys.stdout.flush()
     if group.state == "Dead":
         error_line(f"Share group '{group.group_id}' does not exist.")
@@ -200,7 +200,7 @@ def _print_offsets(cluster: Cluster, group: Group, verbose: bool) -> None:
 
     found = share_offsets(cluster, group.group_id)
     if not found:
-        _say_if_empty(group)
+        _warn_if_empty(group)
         return
     header = ["GROUP", "TOPIC", "PARTITION", *(["LEADER-EPOCH"] if verbose else ()), "START-OFFSET", "LAG"]
     rows = [
@@ -219,7 +219,7 @@ def _print_offsets(cluster: Cluster, group: Group, verbose: bool) -> None:
 
 def _print_members(group: Group, verbose: bool) -> None:
     if not group.members:
-        _say_if_empty(group)
+        _warn_if_empty(group)
         return
     header = ["GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     header += [*(["MEMBER-EPOCH"] if verbose else ()), "ASSIGNMENT"]
@@ -239,7 +239,7 @@ def _print_members(group: Group, verbose: bool) -> None:
 
 
 def _print_state(group: Group, verbose: bool) -> None:
-    _say_if_empty(group)
+    _warn_if_empty(group)
     coordinator = f"{group.coordinator.host}:{group.coordinator.port}  ({group.coordinator.node_id})"
     header = ["GROUP", "COORDINATOR (ID)", "STATE"]
     row = [group.group_id, coordinator, group.state]

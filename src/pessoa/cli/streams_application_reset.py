@@ -136,10 +136,10 @@ def _remove_members(cluster: Cluster, group_id: str, members: list[str]) -> None
     from pessoa.client.group_admin import at_coordinator
     from pessoa.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
-    leaving = [MemberIdentity(member_id=member, reason="the application is reset") for member in members]
+    identities = [MemberIdentity(member_id=member, reason="the application is reset") for member in members]
 
     def attempt(node: int) -> None:
-        request = LeaveGroupRequest(group_id=group_id, members=leaving)
+        request = LeaveGroupRequest(group_id=group_id, members=identities)
         answer = cluster.ask(request, LeaveGroupResponse, coordinator=node, name="leaveGroup")
         check(answer.error_code)
         for member in answer.members:
@@ -154,7 +154,7 @@ def _names(given: Given, option: str) -> list[str]:
     return [name.strip() for text in given.values(option) for name in text.split(",") if name.strip()]
 
 
-def _listed(names: list[str]) -> str:
+def _list_text(names: list[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
@@ -162,27 +162,27 @@ def _reset_offsets(cluster: Cluster, given: Given, application: str, existing: s
     from pessoa.cli.consumer_groups_offsets import parse_topics
     from pessoa.client.group_admin import commit_offsets
 
-    inputs, between = _names(given, "input-topics"), _names(given, "intermediate-topics")
-    if not inputs and not between:
+    inputs, intermediates = _names(given, "input-topics"), _names(given, "intermediate-topics")
+    if not inputs and not intermediates:
         print("No input or intermediate topics specified. Skipping seek.")
         return 0
     code = 0
     if inputs:
-        print(f"Reset-offsets for input topics {_listed(inputs)}")
-    if between:
-        print(f"Seek-to-end for intermediate topics {_listed(between)}")
-    for kind, topics in (("input", inputs), ("intermediate", between)):
+        print(f"Reset-offsets for input topics {_list_text(inputs)}")
+    if intermediates:
+        print(f"Seek-to-end for intermediate topics {_list_text(intermediates)}")
+    for kind, topics in (("input", inputs), ("intermediate", intermediates)):
         if missing := [topic for topic in topics if topic not in existing]:
             print(f"Following {kind} topics are not found, skipping them")
             for topic in missing:
                 print(f"Topic: {topic}")
             code = 1
-    inputs, between = ([topic for topic in topics if topic in existing] for topics in (inputs, between))
-    if not inputs and not between:
+    inputs, intermediates = ([topic for topic in topics if topic in existing] for topics in (inputs, intermediates))
+    if not inputs and not intermediates:
         return code
     offsets = _input_offsets(cluster, given, application, parse_topics(cluster, inputs)) if inputs else {}
-    if between:
-        offsets |= _ends(cluster, application, between)
+    if intermediates:
+        offsets |= _ends(cluster, application, intermediates)
     if not given.has("dry-run"):
         commit_offsets(cluster, application, offsets)
     print("Done.")
@@ -268,8 +268,8 @@ def _ends(cluster: Cluster, group_id: str, topics: list[str]) -> Offsets:
 def _delete_internal_topics(cluster: Cluster, given: Given, application: str, existing: set[str]) -> None:
     from pessoa.client.topic_admin import delete_topics
 
-    spared = {*_names(given, "input-topics"), *_names(given, "intermediate-topics")}
-    inferred = [topic for topic in sorted(existing - spared) if is_internal(topic, application)]
+    kept = {*_names(given, "input-topics"), *_names(given, "intermediate-topics")}
+    inferred = [topic for topic in sorted(existing - kept) if is_internal(topic, application)]
     chosen = _names(given, "internal-topics")
     if not set(chosen) <= set(inferred):
         raise KafkaFailure(
@@ -277,7 +277,7 @@ def _delete_internal_topics(cluster: Cluster, given: Given, application: str, ex
             " topics. Do a dry run without the --internal-topics option to see the list of all internal topics that can"
             " be deleted."
         )
-    print(f"Deleting {'specified' if chosen else 'inferred'} internal topics {_listed(chosen or inferred)}")
+    print(f"Deleting {'specified' if chosen else 'inferred'} internal topics {_list_text(chosen or inferred)}")
     if (chosen or inferred) and not given.has("dry-run"):
         delete_topics(cluster, chosen or inferred)
     print("Done.")
@@ -306,7 +306,7 @@ def _forget_local_state(cluster: Cluster, given: Given, application: str, state:
     from pessoa.client.group_admin import delete_group, list_groups
 
     groups = sorted(one.group_id for one in list_groups(cluster) if one.group_id.startswith(f"pessoa-{application}-"))
-    print(f"Deleting checkpoints in {state} and consumer groups {_listed(groups)}")
+    print(f"Deleting checkpoints in {state} and consumer groups {_list_text(groups)}")
     if not given.has("dry-run"):
         with EngineLock(state):
             for group in groups:

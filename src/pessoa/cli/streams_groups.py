@@ -227,7 +227,7 @@ def _describe(cluster: Cluster, given: Given) -> None:
             _print_offsets(cluster, group, verbose)
 
 
-def _say_if_empty(group: StreamsGroup) -> None:
+def _warn_if_empty(group: StreamsGroup) -> None:
     if group.state == "Dead":
         error_line(f"Streams group '{group.group_id}' does not exist.")
     elif group.state == "Empty":
@@ -293,7 +293,7 @@ def _tasks_text(member: StreamsMember, *, with_target: bool) -> str:
 
 
 def _print_state(group: StreamsGroup, verbose: bool) -> None:
-    _say_if_empty(group)
+    _warn_if_empty(group)
     coordinator = f"{group.coordinator.host}:{group.coordinator.port} ({group.coordinator.node_id})"
     header = ["GROUP", "COORDINATOR (ID)", "STATE"]
     row = [group.group_id, coordinator, group.state]

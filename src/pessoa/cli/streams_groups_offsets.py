@@ -48,7 +48,7 @@ def reset(cluster: Cluster, given: Given) -> None:
             state = describe_streams_group(cluster, group_id).state
         except RequestFailed as failure:
             if failure.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                raise _wrapped_twice(failure) from failure
+                raise _wrap_twice(failure) from failure
             # It may have offsets all the same.
             chosen[group_id] = _reset_group(cluster, given, group_id)
             continue
@@ -68,7 +68,7 @@ def reset(cluster: Cluster, given: Given) -> None:
         _print_new_offsets(chosen)
 
 
-def _wrapped_twice(failure: RequestFailed) -> _DoubleWrapped:
+def _wrap_twice(failure: RequestFailed) -> _DoubleWrapped:
     return _DoubleWrapped(f"{Wrapped.java_name}: {failure.java_text}")
 
 
@@ -92,17 +92,17 @@ def _reset_group(cluster: Cluster, given: Given, group_id: str) -> Offsets:
     return offsets
 
 
-def _committed(cluster: Cluster, group_id: str) -> Offsets:
+def _fetch_committed(cluster: Cluster, group_id: str) -> Offsets:
     try:
         group = describe_streams_group(cluster, group_id)
     except RequestFailed as failure:
-        raise _wrapped_twice(failure) from failure
+        raise _wrap_twice(failure) from failure
     return {where: one.offset for where, one in source_offsets(cluster, group).items()}
 
 
 def _partitions(cluster: Cluster, given: Given, group_id: str) -> list[TopicPartition]:
     if given.has("all-input-topics"):
-        return list(_committed(cluster, group_id))
+        return list(_fetch_committed(cluster, group_id))
     if given.has("input-topic"):
         found = moving.existing_partitions(cluster, moving.parse_topics(cluster, given.values("input-topic")))
         known = committed_offsets(cluster, group_id)
@@ -123,7 +123,7 @@ def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[Topi
     if given.has("to-latest"):
         return moving.offsets_at(cluster, partitions, LATEST)
     if given.has("shift-by"):
-        return moving.shift_offsets(cluster, _committed(cluster, group_id), given.number("shift-by"), partitions)
+        return moving.shift_offsets(cluster, _fetch_committed(cluster, group_id), given.number("shift-by"), partitions)
     if given.has("to-datetime"):
         return moving.offsets_at_time(cluster, partitions, moving.milliseconds(given.value("to-datetime")))
     if given.has("by-duration"):
@@ -132,7 +132,7 @@ def _target(cluster: Cluster, given: Given, group_id: str, partitions: list[Topi
     if given.has("from-file"):
         return moving.clamp_offsets(cluster, moving.offsets_in_file(given.value("from-file"), group_id))
     if given.has("to-current"):
-        committed = _committed(cluster, group_id)
+        committed = _fetch_committed(cluster, group_id)
         others = [partition for partition in partitions if partition not in committed]
         current = {partition: committed[partition] for partition in partitions if partition in committed}
         return current | moving.offsets_at(cluster, others, LATEST)
@@ -187,7 +187,7 @@ def _delete_topics_after_reset(cluster: Cluster, given: Given, group_id: str) ->
 def delete(cluster: Cluster, given: Given) -> None:
     group_id = given.value("group")
     if given.has("all-input-topics"):
-        moving.delete_partitions(cluster, group_id, list(_committed(cluster, group_id)), {})
+        moving.delete_partitions(cluster, group_id, list(_fetch_committed(cluster, group_id)), {})
     else:
         moving.delete_named(cluster, group_id, given.values("input-topic"))
 
@@ -199,7 +199,7 @@ def delete_groups(cluster: Cluster, given: Given) -> None:
     left = [group_id for group_id in wanted if group_id not in failures]
     topics: dict[str, list[str]] = {}
     if given.has("delete-all-internal-topics"):
-        topics = {group_id: some for group_id in left if (some := _internal_topics(cluster, group_id))}
+        topics = {group_id: names for group_id in left if (names := _internal_topics(cluster, group_id))}
     deleted = []
     for group_id in left:
         try:

@@ -46,17 +46,17 @@ def top(ctx: click.Context, once: bool) -> None:
         ctx.exit(3)
     if not Path("/proc/self/stat").exists():
         raise click.ClickException("this needs /proc, which only Linux has")
-    before, at_s = _looks(run), time.monotonic()
+    before, at_s = _sample_processes(run), time.monotonic()
     time.sleep(FIRST_INTERVAL_S)
     if once or not sys.stdout.isatty():
-        click.echo(table_for_here(_rows(run, before, _looks(run), time.monotonic() - at_s), HEADINGS))
+        click.echo(table_for_here(_rows(run, before, _sample_processes(run), time.monotonic() - at_s), HEADINGS))
         return
     from rich.live import Live
 
     with Live(auto_refresh=False) as live:
         try:
             while (run := read_run(home)) is not None:
-                now, now_s = _looks(run), time.monotonic()
+                now, now_s = _sample_processes(run), time.monotonic()
                 live.update(rich_table(_rows(run, before, now, now_s - at_s), HEADINGS), refresh=True)
                 before, at_s = now, now_s
                 time.sleep(INTERVAL_S)
@@ -64,12 +64,12 @@ def top(ctx: click.Context, once: bool) -> None:
             pass  # how it is meant to end
 
 
-def _looks(run: Run) -> dict[int, Look]:
-    found = {pid: _look(pid) for pid in (run.pid, *(service.pid for service in run.services))}
+def _sample_processes(run: Run) -> dict[int, Look]:
+    found = {pid: _sample_process(pid) for pid in (run.pid, *(service.pid for service in run.services))}
     return {pid: look for pid, look in found.items() if look is not None}
 
 
-def _look(pid: int) -> Look | None:
+def _sample_process(pid: int) -> Look | None:
     import os
     import time
     from pathlib import Path

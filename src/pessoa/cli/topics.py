@@ -159,7 +159,7 @@ def _execute(cluster: Cluster, given: Given) -> int:
     elif given.has("alter"):
         _alter(cluster, given)
     elif given.has("list"):
-        print("\n".join(_matching(cluster, given.maybe("topic"), given.has("exclude-internal"))))
+        print("\n".join(_match_topics(cluster, given.maybe("topic"), given.has("exclude-internal"))))
     elif given.has("describe"):
         _describe(cluster, given)
     else:
@@ -167,7 +167,7 @@ def _execute(cluster: Cluster, given: Given) -> int:
     return 0
 
 
-def _matching(cluster: Cluster, pattern: str | None, exclude_internal: bool = False) -> list[str]:
+def _match_topics(cluster: Cluster, pattern: str | None, exclude_internal: bool = False) -> list[str]:
     """Return the names of the topics that match a pattern, sorted."""
     from pessoa.client.topic_admin import list_topics
 
@@ -235,11 +235,11 @@ def _assignment(text: str) -> Assignment:
         try:
             brokers = [int(word) for word in part.split(":")]
         except ValueError:
-            bad = next(word for word in part.split(":") if not word.strip().lstrip("-").isdigit())
-            raise UsageError(f'For input string: "{bad}"') from None
-        twice = sorted({broker for broker in brokers if brokers.count(broker) > 1})
-        if twice:
-            shown = ",".join(map(str, twice))
+            wrong_word = next(word for word in part.split(":") if not word.strip().lstrip("-").isdigit())
+            raise UsageError(f'For input string: "{wrong_word}"') from None
+        duplicates = sorted({broker for broker in brokers if brokers.count(broker) > 1})
+        if duplicates:
+            shown = ",".join(map(str, duplicates))
             raise UsageError(f"Partition replica lists may not contain duplicate entries: {shown}")
         if assignment and len(brokers) != len(assignment[0]):
             raise UsageError(f"Partition {len(assignment)} has different replication factor: {brokers}")
@@ -250,7 +250,7 @@ def _assignment(text: str) -> Assignment:
 def _alter(cluster: Cluster, given: Given) -> None:
     from pessoa.client.topic_admin import create_partitions, describe_topics
 
-    names = _matching(cluster, given.value("topic"))
+    names = _match_topics(cluster, given.value("topic"))
     _must_exist(names, given.value("topic"), not given.has("if-exists"))
     if not names:
         return
@@ -266,7 +266,7 @@ def _alter(cluster: Cluster, given: Given) -> None:
 def _delete(cluster: Cluster, given: Given) -> None:
     from pessoa.client.topic_admin import delete_topics
 
-    names = _matching(cluster, given.value("topic"))
+    names = _match_topics(cluster, given.value("topic"))
     _must_exist(names, given.value("topic"), not given.has("if-exists"))
     if names:
         delete_topics(cluster, names)
@@ -282,7 +282,7 @@ def _describe(cluster: Cluster, given: Given) -> None:
             raise UsageError(f"TopicId '{given.value('topic-id')}' does not exist as expected")
     else:
         wanted = given.maybe("topic") or _topic_without_option(given)
-        names = _matching(cluster, wanted, given.has("exclude-internal"))
+        names = _match_topics(cluster, wanted, given.has("exclude-internal"))
         _must_exist(names, wanted, required)
         topics = describe_topics(cluster, names, given.maybe_number("partition-size-limit-per-response") or 2000)
     _print_topics(cluster, given, topics)

@@ -71,7 +71,7 @@ def _supervise(brokers: int | None, services: list[str], port_shift: int, secure
     try:
         platform = prepare(home, brokers, DEFAULT_BROKERS)
         with RunLock(home):
-            secured = _secured(home, platform.brokers, services, port_shift, secure)
+            secured = _secure(home, platform.brokers, services, port_shift, secure)
             files = None if secured is None else secured.files
             rows = plan(home, platform.cluster_id, platform.brokers, services, port_shift, files)
             if left := stop_orphans(home):
@@ -84,7 +84,7 @@ def _supervise(brokers: int | None, services: list[str], port_shift: int, secure
         raise click.ClickException(str(problem)) from None
 
 
-def _secured(home: Path, brokers: int, services: list[str], port_shift: int, secure: bool) -> Secured | None:
+def _secure(home: Path, brokers: int, services: list[str], port_shift: int, secure: bool) -> Secured | None:
     """Return the files of a cluster that is or becomes secured; None for an open one."""
     from datetime import UTC, datetime
 
@@ -175,8 +175,10 @@ def _detach(brokers: int | None, services: list[str], port_shift: int, secure: b
         time.sleep(0.02)
     with path.open("rb") as log:
         log.seek(begin)
-        told = log.read().decode(errors="replace").replace("Ctrl-C stops everything", "`pessoa down` stops everything")
-    click.echo(told.rstrip("\n"), err=child.returncode is not None)
+        output = (
+            log.read().decode(errors="replace").replace("Ctrl-C stops everything", "`pessoa down` stops everything")
+        )
+    click.echo(output.rstrip("\n"), err=child.returncode is not None)
     code = child.returncode
     if code is None:
         # The platform outlives this command on purpose: it is not waited for.

@@ -158,7 +158,7 @@ def rows_of(found: Sequence[tuple[Pattern, Entry]]) -> list[tuple[str, ...]]:
     for pattern, entry in sorted(found, key=_order):
         may = "allowed" if entry.permission is Permission.ALLOW else "denied"
         user = entry.principal.removeprefix("User:")
-        together.setdefault((user, may, _shown(pattern), entry.host), []).append(entry.operation.name)
+        together.setdefault((user, may, _pattern_text(pattern), entry.host), []).append(entry.operation.name)
     return [(user, may, ", ".join(operations), on, host) for (user, may, on, host), operations in together.items()]
 
 
@@ -175,7 +175,7 @@ def _order(one: tuple[Pattern, Entry]) -> tuple[str, int, int, str, int, str, in
     )
 
 
-def _shown(pattern: Pattern) -> str:
+def _pattern_text(pattern: Pattern) -> str:
     if pattern.kind is ResourceType.CLUSTER:
         return "the cluster"
     end = "*" if pattern.pattern_type is PatternType.PREFIXED else ""
@@ -250,13 +250,13 @@ def remove(user: str, everything: bool, servers: str | None, config: Path | None
         raise click.UsageError(f"{_WHAT} --everything removes all entries of {user}.")
     with reach(admin_settings(servers, config)) as cluster:
         own = [(pattern, entry) for pattern, entry in describe_acls(cluster) if entry.principal == principal_of(user)]
-        gone = [one for one in own if everything or is_meant(user, wanted, *one)]
-        for pattern, entry in gone:
+        removed = [one for one in own if everything or is_meant(user, wanted, *one)]
+        for pattern, entry in removed:
             delete_acls(cluster, pattern, [entry])
-    if not gone:
+    if not removed:
         raise click.ClickException(f"{user} has no such entry; `pessoa acls list {user}` shows what there is.")
     click.echo("Removed:")
-    _show(gone)
+    _show(removed)
 
 
 @acls.command("list", help="List what users may do: all of them, or one.", epilog=EPILOG)

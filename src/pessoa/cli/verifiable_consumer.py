@@ -45,7 +45,7 @@ def _settings(chosen: argparse.Namespace) -> dict[str, str | int | float | bool]
     own = own_properties(make_parser(), chosen.command_config, "consumer.config", chosen.consumer_config)
     check_addresses(chosen.bootstrap_server, "consumer")
     protocol = chosen.group_protocol.lower()
-    asked = {
+    options = {
         "bootstrap.servers": chosen.bootstrap_server,
         "group.id": chosen.group_id,
         "group.protocol": protocol,
@@ -53,13 +53,13 @@ def _settings(chosen: argparse.Namespace) -> dict[str, str | int | float | bool]
         "enable.auto.commit": str(chosen.enable_autocommit).lower(),
     }
     if protocol == "classic":
-        asked["partition.assignment.strategy"] = chosen.assignment_strategy
-        asked["session.timeout.ms"] = str(chosen.session_timeout)
+        options["partition.assignment.strategy"] = chosen.assignment_strategy
+        options["session.timeout.ms"] = str(chosen.session_timeout)
     elif chosen.group_remote_assignor:
-        asked["group.remote.assignor"] = chosen.group_remote_assignor
+        options["group.remote.assignor"] = chosen.group_remote_assignor
     if chosen.group_instance_id:
-        asked["group.instance.id"] = chosen.group_instance_id
-    return {**to_librdkafka({**own, **asked}, warn), "log_level": 0}
+        options["group.instance.id"] = chosen.group_instance_id
+    return {**to_librdkafka({**own, **options}, warn), "log_level": 0}
 
 
 @parsed_tool(make_parser, helps_empty_lines=True)
@@ -105,12 +105,12 @@ def _consume(consumer: Consumer, chosen: argparse.Namespace) -> None:
         # What came beyond the last that is wanted counts as come, and as nothing else.
         messages = found if chosen.max_messages < 0 else found[: chosen.max_messages - count]
         count += len(messages)
-        _tell(messages, len(found), chosen.verbose)
+        _report_consumed(messages, len(found), chosen.verbose)
         if not chosen.enable_autocommit:
             _commit(consumer, messages)
 
 
-def _tell(messages: list[Any], count: int, verbose: bool) -> None:
+def _report_consumed(messages: list[Any], count: int, verbose: bool) -> None:
     ranges: dict[tuple[str, int], list[int]] = {}
     for one in messages:
         if verbose:

@@ -62,7 +62,7 @@ def main(chosen: argparse.Namespace) -> int:
     except KafkaException as error:
         raise Failed(error.args[0].str()) from error
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    consumer.set_acknowledgement_commit_callback(_tell_acknowledged)
+    consumer.set_acknowledgement_commit_callback(_report_acknowledged)
     event("startup_complete")
     try:
         if chosen.offset_reset_strategy:
@@ -121,10 +121,10 @@ def _partitions(offsets: Mapping[tuple[str, int], list[int]]) -> list[dict[str, 
     ]
 
 
-def _tell_acknowledged(results: Mapping[TopicPartition, set[int]], error: KafkaException | None) -> None:
+def _report_acknowledged(results: Mapping[TopicPartition, set[int]], error: KafkaException | None) -> None:
     offsets = {(one.topic, one.partition): sorted(found) for one, found in results.items()}
-    told: dict[str, object] = {"count": sum(map(len, offsets.values())), "partitions": _partitions(offsets)}
+    fields: dict[str, object] = {"count": sum(map(len, offsets.values())), "partitions": _partitions(offsets)}
     if error is None:
-        event("offsets_acknowledged", **told, success=True)
+        event("offsets_acknowledged", **fields, success=True)
     else:
-        event("offsets_acknowledged", **told, success=False, error=str(error))
+        event("offsets_acknowledged", **fields, success=False, error=str(error))

@@ -72,13 +72,13 @@ class Accounts:
 
     async def log_in_by(self, header: str) -> str:
         """Return the token of a new session for the user of an Authorization header."""
-        return self._begin(await self.by_header(header))
+        return self._new_session(await self.by_header(header))
 
     def begin_session(self, name: str) -> str:
         """Return the token of a new session for a user whom a proxy has logged in."""
-        return self._begin(Person(name, self._role_of(name)))
+        return self._new_session(Person(name, self._role_of(name)))
 
-    def _begin(self, person: Person) -> str:
+    def _new_session(self, person: Person) -> str:
         token = secrets.token_urlsafe(32)
         self._sessions[token] = (person, time.monotonic() + self._idle_s)
         while len(self._sessions) > MAX_SESSIONS:

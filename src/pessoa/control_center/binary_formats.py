@@ -49,7 +49,7 @@ class _Cbor:
         first = self._take(1)[0]
         kind, small = first >> 5, first & 31
         if kind == 7:
-            return self._simple(small, may_break)
+            return self._simple_value(small, may_break)
         length = self._number(small)
         match kind:
             case 0:
@@ -124,7 +124,7 @@ class _Cbor:
             count += 1
         return found
 
-    def _simple(self, small: int, may_break: bool) -> object:
+    def _simple_value(self, small: int, may_break: bool) -> object:
         match small:
             case 20 | 21:
                 return small == 21

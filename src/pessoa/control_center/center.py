@@ -110,7 +110,7 @@ class Center:
         )  # fmt: skip
         self.limits = parse_limits(config.limits)
         self._looked_at_s = float("-inf")
-        self._woken = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<Center of {self.link!r}>"
@@ -160,7 +160,7 @@ class Center:
     def look(self) -> None:
         """Note that a page is open, so that samples are taken often."""
         if time.monotonic() - self._looked_at_s > LOOK_S:
-            self._woken.set()
+            self._wake.set()
         self._looked_at_s = time.monotonic()
 
     async def _sample_for_ever(self) -> None:
@@ -174,9 +174,9 @@ class Center:
             except Exception:
                 log.exception("a sample could not be taken")
             is_watched = time.monotonic() - self._looked_at_s < LOOK_S
-            self._woken.clear()
+            self._wake.clear()
             try:
-                await asyncio.wait_for(self._woken.wait(), WATCHED_S if is_watched else UNWATCHED_S)
+                await asyncio.wait_for(self._wake.wait(), WATCHED_S if is_watched else UNWATCHED_S)
             except TimeoutError:
                 continue
 
@@ -255,9 +255,9 @@ class Center:
         ends = (await self.watch.ends([(await self.watch.topic_info(query.topic)).name], age_s=0.0))[query.topic]
         at_time = await self.watch.offsets_at(query.topic, query.amount) if query.start == "time" else {}
         ranges = plan_ranges(query, ends, at_time)
-        return self._begin(lambda: Scan(query, ranges, self.link.consumer, self.decoder))
+        return self._start_scan(lambda: Scan(query, ranges, self.link.consumer, self.decoder))
 
-    def _begin(self, make: Callable[[], S]) -> S:
+    def _start_scan(self, make: Callable[[], S]) -> S:
         """Start a scan. 429 if the limit of running scans, over all clusters and users, is reached."""
         self._scans[:] = [one for one in self._scans if not one.progress.is_done]
         if len(self._scans) >= MAX_SCANS:
@@ -272,7 +272,7 @@ class Center:
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
         query = MessageQuery(topic, "earliest")
         ranges = plan_ranges(query, ends, {})
-        return self._begin(lambda: AnalysisScan(query, ranges, self.link.consumer, self.decoder))
+        return self._start_scan(lambda: AnalysisScan(query, ranges, self.link.consumer, self.decoder))
 
     async def copy_topic(self, person: Person, topic: str, to: str, cluster: str | None = None) -> CopyScan:
         """Start a scan that copies the topic's present messages to an existing topic, and return it. Raises the
@@ -289,7 +289,9 @@ class Center:
         ends = (await self.watch.ends([(await self.watch.topic_info(topic)).name], age_s=0.0))[topic]
         query = MessageQuery(topic, "earliest")
         ranges = plan_ranges(query, ends, {})
-        scan = self._begin(lambda: CopyScan(query, ranges, self.link.consumer, self.decoder, other.link.producer, to))
+        scan = self._start_scan(
+            lambda: CopyScan(query, ranges, self.link.consumer, self.decoder, other.link.producer, to)
+        )
         self.audit.note(person.name, "copy topic", f"{topic} to {to} of {other.config.name}")
         return scan
 
@@ -432,10 +434,10 @@ class Center:
         demand(person, "editor")
         self.limits.demand(person, "topic", topic)
         await self.watch.topic_info(topic)
-        placed = await self.link.produce(topic, key, value, headers or [], partition)
-        self.audit.note(person.name, "produce", f"{topic}-{placed[0]} at {placed[1]}")
+        position = await self.link.produce(topic, key, value, headers or [], partition)
+        self.audit.note(person.name, "produce", f"{topic}-{position[0]} at {position[1]}")
         self.watch.forget_ends(topic)
-        return placed
+        return position
 
     async def plan_reset(self, name: str, topic: str, way: str, amount: int | None) -> list[ResetRow]:
         """Return the present and the new offset of each partition for a reset of the group. Raises an `HttpProblem`."""

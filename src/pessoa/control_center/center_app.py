@@ -186,9 +186,9 @@ async def _serve(config: Config, listening: socket.socket, tell: Callable[[str],
         loop.add_signal_handler(each, lambda: setattr(server, "should_exit", True))
     scheme, port = "https" if tls else "http", listening.getsockname()[1]
     async with app.running():
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        while not server.started and not serving.done():
-            await asyncio.wait([serving], timeout=0.01)
+        server_task = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started and not server_task.done():
+            await asyncio.wait([server_task], timeout=0.01)
         if server.started:
             tell(f"control-center is listening on {scheme}://{config.http.listener.host}:{port}")
-        await serving
+        await server_task

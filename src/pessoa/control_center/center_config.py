@@ -167,8 +167,8 @@ def glue_schemas(config: Config, environment: Mapping[str, str]) -> GlueSchemas 
 
 def from_properties(given: Mapping[str, str]) -> Config:
     """Return the settings of the control centre. Raises a `ConfigProblem`."""
-    plain = {_without_name(key): value for key, value in given.items()}
-    config = read_settings(Config(), plain)
+    unprefixed = {_without_name(key): value for key, value in given.items()}
+    config = read_settings(Config(), unprefixed)
     try:
         parse_masks(config.masks)
     except BadMask as wrong:
@@ -177,7 +177,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
         parse_limits(config.limits)
     except BadLimit as wrong:
         raise ConfigProblem("pessoa.control.center.limits", config.limits, str(wrong)) from None
-    http = read_http_settings(plain, config.http.listener, realm="control-center")
+    http = read_http_settings(unprefixed, config.http.listener, realm="control-center")
     if config.oidc_authorization_url and not (config.oidc_token_url and config.oidc_client_id and http.keys_url):
         raise ConfigProblem(
             "pessoa.control.center.oidc.authorization.url", config.oidc_authorization_url,
@@ -192,7 +192,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
             ip_address(address)
         except ValueError as wrong:
             raise ConfigProblem("pessoa.control.center.proxy.addresses", address, str(wrong)) from None
-    further = {name: _further(whole, name, its) for name, its in _clusters(given).items()}
+    further = {name: _cluster_config(whole, name, settings) for name, settings in _clusters(given).items()}
     if config.name in further:
         raise ConfigProblem(
             "pessoa.control.center.cluster.name", config.name, "a further cluster has this name as well"
@@ -217,7 +217,7 @@ def _clusters(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _further(first: Config, name: str, given: Mapping[str, str]) -> Config:
+def _cluster_config(first: Config, name: str, given: Mapping[str, str]) -> Config:
     if not given.get("bootstrap.servers"):
         key = f"confluent.controlcenter.kafka.{name}.bootstrap.servers"
         raise ConfigProblem(key, "", "a cluster needs the addresses of its brokers")

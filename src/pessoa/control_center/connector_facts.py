@@ -65,11 +65,11 @@ def read_connectors(answer: JsonValue) -> list[ConnectorFacts]:
 
 
 def read_connector(name: str, status: JsonValue, config: JsonValue) -> ConnectorFacts:
-    said = _object(status)
-    own = _object(said.get("connector"))
-    tasks = said.get("tasks")
+    status_object = _object(status)
+    own = _object(status_object.get("connector"))
+    tasks = status_object.get("tasks")
     return ConnectorFacts(
-        name, str(said.get("type") or "?"), str(own.get("state") or "?"), str(own.get("trace") or ""),
+        name, str(status_object.get("type") or "?"), str(own.get("state") or "?"), str(own.get("trace") or ""),
         tuple(_task(one) for one in (tasks if isinstance(tasks, list) else []) if isinstance(one, dict)),
         {key: str(value) for key, value in _object(config).items()},
     )  # fmt: skip

@@ -83,9 +83,9 @@ class _Parser:
     def whole(self) -> Filter:
         if not self._tokens:
             raise BadFilter('The filter is empty. Write for example: value.amount > 100 and key contains "a"')
-        found = self._either()
+        found = self._parse_or()
         if self._peek().kind != "end":
-            raise self._expected("`and`, `or` or the end")
+            raise self._expectation_error("`and`, `or` or the end")
         return found
 
     def _go_deeper(self) -> None:
@@ -93,55 +93,55 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             raise BadFilter(f"The filter is nested more than {MAX_DEPTH} deep.")
 
-    def _either(self) -> Filter:
+    def _parse_or(self) -> Filter:
         self._go_deeper()
-        parts = [self._both()]
-        while self._takes("or"):
-            parts.append(self._both())
+        parts = [self._parse_and()]
+        while self._accept("or"):
+            parts.append(self._parse_and())
         self._depth -= 1
         return parts[0] if len(parts) == 1 else lambda fields: any(part(fields) for part in parts)
 
-    def _both(self) -> Filter:
-        parts = [self._negated()]
-        while self._takes("and"):
-            parts.append(self._negated())
+    def _parse_and(self) -> Filter:
+        parts = [self._parse_not()]
+        while self._accept("and"):
+            parts.append(self._parse_not())
         return parts[0] if len(parts) == 1 else lambda fields: all(part(fields) for part in parts)
 
-    def _negated(self) -> Filter:
+    def _parse_not(self) -> Filter:
         is_negated = False
-        while self._takes("not"):
+        while self._accept("not"):
             is_negated = not is_negated
-        test = self._test()
+        test = self._parse_test()
         return (lambda fields: not test(fields)) if is_negated else test
 
-    def _test(self) -> Filter:
-        if self._takes("("):
-            inner = self._either()
-            if not self._takes(")"):
-                raise self._expected("`)`")
+    def _parse_test(self) -> Filter:
+        if self._accept("("):
+            inner = self._parse_or()
+            if not self._accept(")"):
+                raise self._expectation_error("`)`")
             return inner
         left = self._operand()
-        if self._takes("exists"):
+        if self._accept("exists"):
             return lambda fields: left(fields) is not None
         operator = next((each for each in OPERATORS if self._peek().text == each), None)
         if operator is None:
             if self._peek().kind == "end" or self._peek().text in ("and", "or", ")"):
                 return lambda fields: bool(left(fields))
-            raise self._expected(f"one of {' '.join(OPERATORS)} exists")
+            raise self._expectation_error(f"one of {' '.join(OPERATORS)} exists")
         self._at += 1
         if operator == "matches":
-            return self._matching(left)
+            return self._parse_matches(left)
         right = self._operand()
         compare = _COMPARE[operator]
         return lambda fields: compare(left(fields), right(fields))
 
-    def _matching(self, left: _Operand) -> Filter:
+    def _parse_matches(self, left: _Operand) -> Filter:
         token = self._peek()
         if token.kind != "text":
-            raise self._expected('a regular expression in quotes, as in: value matches "a.*b"')
+            raise self._expectation_error('a regular expression in quotes, as in: value matches "a.*b"')
         self._at += 1
         try:
-            expression = linear_regex(_unquoted(token.text), _REGEX_BYTES)
+            expression = linear_regex(_unquote(token.text), _REGEX_BYTES)
         except (InvalidRegex, UnicodeEncodeError) as wrong:
             raise BadFilter(f"Column {token.position + 1}: {wrong}") from None
         return lambda fields: expression.search(_as_text(left(fields))) is not None
@@ -154,7 +154,7 @@ class _Parser:
                 number: JsonValue = float(token.text) if set(token.text) & set(".eE") else int(token.text)
                 return lambda _: number
             case "text":
-                text = _unquoted(token.text)
+                text = _unquote(token.text)
                 return lambda _: text
             case "sign" if token.text == "[":
                 return self._list()
@@ -169,34 +169,34 @@ class _Parser:
                 f"Column {token.position + 1}: there is no field {token.text}. A path begins with one of"
                 f" {', '.join(ROOTS)}, as in value.{token.text}; texts stand in quotes."
             )
-        raise self._expected("a path like value.amount, a text in quotes or a number")
+        raise self._expectation_error("a path like value.amount, a text in quotes or a number")
 
     def _list(self) -> _Operand:
         self._go_deeper()
         parts = [self._operand()]
-        while self._takes(","):
+        while self._accept(","):
             parts.append(self._operand())
         self._depth -= 1
-        if not self._takes("]"):
-            raise self._expected("`,` or `]`")
+        if not self._accept("]"):
+            raise self._expectation_error("`,` or `]`")
         return lambda fields: [part(fields) for part in parts]
 
     def _path(self, root: str) -> _Operand:
         steps: list[str | int] = []
         while True:
-            if self._takes("."):
+            if self._accept("."):
                 token = self._peek()
                 if token.kind not in ("word", "text"):
-                    raise self._expected("a name behind the point")
-                steps.append(_unquoted(token.text) if token.kind == "text" else token.text)
-            elif self._takes("["):
+                    raise self._expectation_error("a name behind the point")
+                steps.append(_unquote(token.text) if token.kind == "text" else token.text)
+            elif self._accept("["):
                 token = self._peek()
                 if not re.fullmatch(r"-?\d+", token.text):
-                    raise self._expected("a whole number between the brackets")
+                    raise self._expectation_error("a whole number between the brackets")
                 steps.append(int(token.text))
                 self._at += 1
-                if not self._takes("]"):
-                    raise self._expected("`]`")
+                if not self._accept("]"):
+                    raise self._expectation_error("`]`")
                 continue
             else:
                 break
@@ -206,14 +206,14 @@ class _Parser:
     def _peek(self) -> _Token:
         return self._tokens[self._at] if self._at < len(self._tokens) else self._end
 
-    def _takes(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         token = self._peek()
         if token.kind in ("text", "end") or token.text != text:
             return False
         self._at += 1
         return True
 
-    def _expected(self, what: str) -> BadFilter:
+    def _expectation_error(self, what: str) -> BadFilter:
         token = self._peek()
         return BadFilter(f"Column {token.position + 1}: expected {what}, found {token.text}.")
 
@@ -221,7 +221,7 @@ class _Parser:
 _WORDS: dict[str, JsonValue] = {"true": True, "false": False, "null": None}
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text[1:-1])
 
 

@@ -127,9 +127,9 @@ class GlueSchemas:
             "X-Amz-Target": "AWSGlue.GetSchemaVersion",
         }  # fmt: skip
         at = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-        signed = signed_headers(self._keys, self._region, "glue", at, headers, body)
+        all_headers = signed_headers(self._keys, self._region, "glue", at, headers, body)
         try:
-            answer = httpx.post(self._endpoint, content=body, headers=signed, timeout=_ASK_S)
+            answer = httpx.post(self._endpoint, content=body, headers=all_headers, timeout=_ASK_S)
         except httpx.HTTPError as failure:
             raise SchemaProblem(f"Glue cannot be asked: {str(failure) or type(failure).__name__}") from None
         if answer.status_code != 200:
@@ -185,10 +185,10 @@ def _varint(data: bytes) -> tuple[int, int]:
 
 def _reason(content: bytes) -> str:
     try:
-        said = msgspec.json.decode(content)
+        body = msgspec.json.decode(content)
     except msgspec.DecodeError:
         return content[:200].decode("utf-8", "replace")
-    if not isinstance(said, dict):
-        return str(said)[:200]
-    kind = str(said.get("__type", "")).rpartition("#")[2]
-    return f"{kind} {said.get('Message') or said.get('message') or ''}".strip()[:300]
+    if not isinstance(body, dict):
+        return str(body)[:200]
+    kind = str(body.get("__type", "")).rpartition("#")[2]
+    return f"{kind} {body.get('Message') or body.get('message') or ''}".strip()[:300]

@@ -56,30 +56,30 @@ def report(
         elif len(one.isr) < len(one.replicas):
             behind.append(one)
     missing = {node for one in (*behind, *offline) for node in one.replicas} - here | set(away_since_ms) - here
-    away = [_away(node, away_since_ms.get(node), t) for node in sorted(missing)]
+    away_sentences = [_away_sentence(node, away_since_ms.get(node), t) for node in sorted(missing)]
     sentences = []
     if offline:
-        few = ", ".join(map(str, offline[:SHOWN])) + (" …" if len(offline) > SHOWN else "")
+        first_offline = ", ".join(map(str, offline[:SHOWN])) + (" …" if len(offline) > SHOWN else "")
         form = "1 partition cannot be reached: {few} has no leader." if len(offline) == 1 else (
             "{n} partitions cannot be reached: {few} have no leader.")  # fmt: skip
-        sentences.append(t(form, n=len(offline), few=few))
+        sentences.append(t(form, n=len(offline), few=first_offline))
     if behind:
-        reason = ", ".join(away) if away else t("a follower has fallen behind")
+        reason = ", ".join(away_sentences) if away_sentences else t("a follower has fallen behind")
         form = "1 partition has lost a replica: {reason}." if len(behind) == 1 else (
             "{n} partitions have lost a replica: {reason}.")  # fmt: skip
         sentences.append(t(form, n=len(behind), reason=reason))
-    elif away:
-        sentences.append(", ".join(away)[:1].upper() + ", ".join(away)[1:] + ".")
+    elif away_sentences:
+        sentences.append(", ".join(away_sentences)[:1].upper() + ", ".join(away_sentences)[1:] + ".")
     if sentences:
         return Health(Level.BAD if offline else Level.WARNING, tuple(sentences))
-    well = t(
+    sentence = t(
         "Everything is well: {brokers}, {topics}, all {partitions} partitions have their replicas.",
         brokers=t.count("broker", len(here)), topics=t.count("topic", topics), partitions=total,
     )  # fmt: skip
-    return Health(Level.GOOD, (well,))
+    return Health(Level.GOOD, (sentence,))
 
 
-def _away(node: int, since_ms: int | None, t: Text) -> str:
+def _away_sentence(node: int, since_ms: int | None, t: Text) -> str:
     if since_ms is None:
         return t("broker {node} is away", node=node)
     clock = time.strftime("%H:%M", time.localtime(since_ms / 1000))

@@ -48,7 +48,7 @@ class KafkaLink:
         self._librdkafka = {"bootstrap.servers": servers, **to_librdkafka(dict(settings), log.warning)}
         self._workers = ThreadPoolExecutor(WORKERS, "kafka-link")
         self._own = threading.local()
-        self._opened: list[Cluster] = []
+        self._open_clusters: list[Cluster] = []
         self._producer: Producer | None = None
         self._producing = threading.Lock()
 
@@ -62,7 +62,7 @@ class KafkaLink:
             cluster: Cluster | None = getattr(self._own, "cluster", None)
             if cluster is None:
                 cluster = self._own.cluster = Cluster(self.servers, self._settings)
-                self._opened.append(cluster)
+                self._open_clusters.append(cluster)
             return question(cluster)
 
         try:
@@ -138,7 +138,7 @@ class KafkaLink:
 
     def close(self) -> None:
         self._workers.shutdown(wait=True, cancel_futures=True)
-        for cluster in self._opened:
+        for cluster in self._open_clusters:
             cluster.close()
 
 

@@ -133,8 +133,8 @@ class Lesson:
         self._thread.start()
 
     def add_member(self) -> None:
-        taken = {one.state.name for one in self._members}
-        free = next((name for name in _NAMES if name not in taken), None)
+        names = {one.state.name for one in self._members}
+        free = next((name for name in _NAMES if name not in names), None)
         if free is None or self.is_over:
             return
         settings = {

@@ -73,8 +73,8 @@ class Decoder:
                 if name is not None:
                     return Decoded(name, self.serdes.decode(name, data))
             except SerdeFailed as failure:
-                return self._by_built_in(data, "auto")._replace(trouble=str(failure))
-        return self._by_built_in(data, wanted)
+                return self._decode_built_in(data, "auto")._replace(trouble=str(failure))
+        return self._decode_built_in(data, wanted)
 
     def shows_words_of_bytes(self, topic: str, part: str, wanted: str) -> bool:
         """Whether text and JSON are shown as they are, so that a search may check the bytes first."""
@@ -85,7 +85,7 @@ class Decoder:
         except SerdeFailed:
             return False
 
-    def _by_built_in(self, data: bytes, wanted: str) -> Decoded:
+    def _decode_built_in(self, data: bytes, wanted: str) -> Decoded:
         match wanted:
             case "hex":
                 return _hex(data)
@@ -105,16 +105,16 @@ class Decoder:
                 return Decoded("int", int.from_bytes(data, "big", signed=True))
             case "int":
                 return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble="A number has 1, 2, 4 or 8 bytes.")
-        by_schema = self._by_schema(data) or self._by_glue(data)
+        by_schema = self._decode_by_schema(data) or self._decode_by_glue(data)
         if by_schema is not None:
             return by_schema
         if wanted == "avro":
             return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble="No registered schema fits these bytes.")
         if data[:3] == HEADER:
-            return _guessed_binary(data) or _text(data) or _hex(data)
-        return _json(data) or _guessed_xml(data) or _text(data) or _guessed_binary(data) or _hex(data)
+            return _guess_binary(data) or _text(data) or _hex(data)
+        return _json(data) or _guess_xml(data) or _text(data) or _guess_binary(data) or _hex(data)
 
-    def _by_schema(self, data: bytes) -> Decoded | None:
+    def _decode_by_schema(self, data: bytes) -> Decoded | None:
         if self._registry is None or len(data) < 5 or data[0] != 0:
             return None
         try:
@@ -132,7 +132,7 @@ class Decoder:
         except (DataProblem, SchemaProblem) as wrong:
             return Decoded("hex", data[:_HEX_BYTES].hex(" "), schema, f"Schema {schema} does not fit: {wrong}")
 
-    def _by_glue(self, data: bytes) -> Decoded | None:
+    def _decode_by_glue(self, data: bytes) -> Decoded | None:
         if self._glue is None:
             return None
         try:
@@ -199,7 +199,7 @@ def _xml(data: bytes) -> Decoded:
         return Decoded("text", data.decode("utf-8", "replace"), trouble=f"This is not XML: {wrong}")
 
 
-def _guessed_xml(data: bytes) -> Decoded | None:
+def _guess_xml(data: bytes) -> Decoded | None:
     """Return XML if the first characters declare it; HTML without a declaration stays text."""
     if not data[:64].lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<?xml"):
         return None
@@ -207,7 +207,7 @@ def _guessed_xml(data: bytes) -> Decoded | None:
     return found if found.format == "xml" else None
 
 
-def _guessed_binary(data: bytes) -> Decoded | None:
+def _guess_binary(data: bytes) -> Decoded | None:
     """Return Smile by its header; CBOR or MessagePack only if it is a map or array with content, not by chance."""
     if data[:3] == HEADER and (smile := _smile(data)).trouble is None:
         return smile

@@ -203,7 +203,7 @@ class Scan:
         finally:
             self.progress.seconds = time.monotonic() - self.progress.started
             self.progress.is_done = True
-            self._tell(None)
+            self._put_batch(None)
             if self.progress.bytes > _TRIM_BYTES:
                 return_freed_memory()
 
@@ -218,34 +218,34 @@ class Scan:
     def _consume(self, consumer: Consumer) -> None:
         is_live = self.query.start == "live"
         open_ends = {at: one.end for at, one in self._ranges.items() if one.end > one.start or is_live}
-        taken: list[Message] = []
-        taken_bytes, heard_s = 0, time.monotonic()
+        batch: list[Message] = []
+        taken_bytes, last_record_s = 0, time.monotonic()
         while open_ends and not self._stopped.is_set():
             records = consumer.consume(_BATCH, _POLL_S)
             for record in records:
                 if self._is_past_end(record, open_ends, is_live):
                     continue
-                message = self._examined(record)
+                message = self._examine(record)
                 if message is not None:
-                    taken.append(message)
+                    batch.append(message)
                     taken_bytes += min(message.size, 4 * SHOWN_BYTES)
                 if taken_bytes > _BATCH_BYTES:
-                    self._hand_over(taken)
-                    taken, taken_bytes = [], 0
+                    self._hand_over(batch)
+                    batch, taken_bytes = [], 0
                 if not is_live and self.query.start != "newest" and self.progress.matched >= self.query.limit:
                     open_ends.clear()
                     break
-            if taken and (len(taken) >= _BATCH or is_live or not records or self.query.is_selective):
-                self._hand_over(taken)
-                taken, taken_bytes = [], 0
+            if batch and (len(batch) >= _BATCH or is_live or not records or self.query.is_selective):
+                self._hand_over(batch)
+                batch, taken_bytes = [], 0
             if records:
-                heard_s = time.monotonic()
+                last_record_s = time.monotonic()
             elif not is_live:
                 self._close_ends_at_gaps(consumer, open_ends)
-                if time.monotonic() - heard_s > _SILENCE_S:
+                if time.monotonic() - last_record_s > _SILENCE_S:
                     raise TimeoutError("The brokers have not sent anything for a while; is the leader of it away?")
-        if taken:
-            self._hand_over(taken)
+        if batch:
+            self._hand_over(batch)
 
     def _is_past_end(self, record: KafkaMessage, open_ends: dict[int, int], is_live: bool) -> bool:
         """Note how far the partition was read; return True if the record lies outside of the range to show."""
@@ -266,7 +266,7 @@ class Scan:
             if at.offset >= open_ends[at.partition]:
                 del open_ends[at.partition]
 
-    def _examined(self, record: KafkaMessage) -> Message | None:
+    def _examine(self, record: KafkaMessage) -> Message | None:
         self.progress.scanned += 1
         self.progress.bytes += len(record)
         query = self.query
@@ -280,8 +280,8 @@ class Scan:
         if query.passes is not None and not query.passes(message.fields(query.topic)):
             return None
         self.progress.matched += 1
-        message = _flattened(message)
-        return message if query.whole_values else _cut(message)
+        message = _flatten(message)
+        return message if query.whole_values else _truncate(message)
 
     def _may_match(self, record: KafkaMessage, text: str) -> bool:
         """Whether the raw bytes can match the search: most messages are dropped here, before they are decoded."""
@@ -296,9 +296,9 @@ class Scan:
             if self._stopped.is_set():
                 return
         if not self._stopped.is_set():
-            self._tell(batch)
+            self._put_batch(batch)
 
-    def _tell(self, batch: list[Message] | None) -> None:
+    def _put_batch(self, batch: list[Message] | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._batches.put_nowait, batch)
         except RuntimeError:
@@ -392,7 +392,7 @@ def newest(messages: Iterable[Message], limit: int) -> list[Message]:
     return sorted(messages, key=lambda one: (one.timestamp, one.offset), reverse=True)[:limit]
 
 
-def _flattened(message: Message) -> Message:
+def _flatten(message: Message) -> Message:
     """Return the message with values that are nested too deeply for pages and the API as JSON text."""
     parts = (message.key, message.value, *(value for _, value in message.headers))
     if not any(_is_deeper(one, _SHOWN_LEVELS) for one in parts):
@@ -410,7 +410,7 @@ def _is_deeper(value: JsonValue, levels: int) -> bool:
     return levels == 0 or any(_is_deeper(one, levels - 1) for one in items)
 
 
-def _cut(message: Message) -> Message:
+def _truncate(message: Message) -> Message:
     if message.size <= SHOWN_BYTES:
         return message
     text = as_text(message.value)

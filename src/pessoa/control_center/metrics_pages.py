@@ -34,7 +34,7 @@ class RequestRow(NamedTuple):
 class MetricsPages:
     def __init__(self, urls: Sequence[str], find_port: Callable[[int], Awaitable[int | None]]) -> None:
         """`find_port` returns the port of a broker's metrics page."""
-        self._urls: dict[int, str | None] = dict(_parsed(urls))
+        self._urls: dict[int, str | None] = dict(_parse_urls(urls))
         self._given = [one for one in self._urls.values() if one]
         self._find_port = find_port
         self._http: httpx.AsyncClient | None = None
@@ -104,7 +104,7 @@ class MetricsPages:
             await self._http.aclose()
 
 
-def _parsed(urls: Sequence[str]) -> Iterable[tuple[int, str]]:
+def _parse_urls(urls: Sequence[str]) -> Iterable[tuple[int, str]]:
     for text in urls:
         broker, equals, url = text.partition("=")
         if equals and broker.strip().isdigit():

@@ -37,7 +37,7 @@ class Provider(NamedTuple):
         return f"<Provider at {self.authorization_url}>"
 
 
-class _Begun(NamedTuple):
+class _PendingLogin(NamedTuple):
     verifier: str
     after: str
     until_s: float
@@ -46,17 +46,17 @@ class _Begun(NamedTuple):
 class OidcLogin:
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        self._begun: OrderedDict[str, _Begun] = OrderedDict()
+        self._pending: OrderedDict[str, _PendingLogin] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<OidcLogin with {self._provider!r}, {len(self._begun)} begun>"
+        return f"<OidcLogin with {self._provider!r}, {len(self._pending)} begun>"
 
     def begin(self, callback: str, after: str) -> tuple[str, str]:
         """Return the provider's URL to redirect to, and the state that the browser must bring back."""
         state, verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
-        self._begun[state] = _Begun(verifier, after, time.monotonic() + LOGIN_S)
-        while len(self._begun) > PENDING:
-            self._begun.popitem(last=False)
+        self._pending[state] = _PendingLogin(verifier, after, time.monotonic() + LOGIN_S)
+        while len(self._pending) > PENDING:
+            self._pending.popitem(last=False)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
         query = {
             "response_type": "code", "client_id": self._provider.client_id, "redirect_uri": callback,
@@ -68,13 +68,13 @@ class OidcLogin:
     async def finish(self, code: str, state: str, cookie: str, callback: str) -> tuple[str, str]:
         """Return the id token, and the page that the user wanted. Raises the problem 400 for a login that this
         browser did not begin."""
-        begun = self._begun.pop(state, None)
-        if begun is None or begun.until_s < time.monotonic() or not hmac.compare_digest(state, cookie):
+        login = self._pending.pop(state, None)
+        if login is None or login.until_s < time.monotonic() or not hmac.compare_digest(state, cookie):
             raise HttpProblem(400, "This login was not begun here, or too long ago; please begin again.")
         form = {
             "grant_type": "authorization_code", "code": code, "redirect_uri": callback,
             "client_id": self._provider.client_id, "client_secret": self._provider.client_secret,
-            "code_verifier": begun.verifier,
+            "code_verifier": login.verifier,
         }  # fmt: skip
         try:
             async with httpx.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False) as http:
@@ -83,4 +83,4 @@ class OidcLogin:
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
             # What the provider says may hold secrets.
             raise HttpProblem(502, "The provider of logins gave no token for this login.") from None
-        return str(token), begun.after
+        return str(token), login.after

@@ -68,8 +68,8 @@ class RequestGuard:
         is_read = kind == "http" and method in _READS
         if origin is None or is_read:
             return None
-        theirs = urlsplit(origin)
-        if theirs.netloc.lower() != (host or "").lower():
+        origin_parts = urlsplit(origin)
+        if origin_parts.netloc.lower() != (host or "").lower():
             return "This request comes from the page of another site."
         return None
 
@@ -85,7 +85,7 @@ async def _refuse(scope: Scope, send: Send, reason: str) -> None:
         await send({"type": "websocket.close", "code": 1008, "reason": reason[:100]})
         return
     body = msgspec.json.encode({"error_code": 403, "message": reason})
-    guarding = (b"content-security-policy", policy(None).encode())
-    headers = [(b"content-type", b"application/json"), guarding, *_HEADERS]
+    policy_header = (b"content-security-policy", policy(None).encode())
+    headers = [(b"content-type", b"application/json"), policy_header, *_HEADERS]
     await send({"type": "http.response.start", "status": 403, "headers": headers})
     await send({"type": "http.response.body", "body": body})

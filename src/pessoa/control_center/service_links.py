@@ -92,8 +92,8 @@ class Service:
         return HttpProblem(503, f"{self.name} at {self.url} does not answer: {reason}", 50302)
 
     def _refusal(self, status: int, message: str = "", code: int = 0) -> HttpProblem:
-        told = message or f"{self.name} answered {status}."
-        return HttpProblem(status if status < 500 else 502, told, code or status)
+        text = message or f"{self.name} answered {status}."
+        return HttpProblem(status if status < 500 else 502, text, code or status)
 
     async def close(self) -> None:
         if self._http is not None:
@@ -118,7 +118,7 @@ class ServiceLink(Service):
         except httpx.HTTPError as failure:
             raise self._unreachable_problem(str(failure) or type(failure).__name__) from None
         if not answer.is_success:
-            raise self._refusal(answer.status_code, *_told(answer))
+            raise self._refusal(answer.status_code, *_error_of(answer))
         if not answer.content.strip() or len(answer.content) > _MAX_BYTES:
             return None
         try:
@@ -138,7 +138,7 @@ class ServiceLink(Service):
             ) as answer:  # fmt: skip
                 if not answer.is_success:
                     await answer.aread()
-                    raise self._refusal(answer.status_code, *_told(answer))
+                    raise self._refusal(answer.status_code, *_error_of(answer))
                 async for line in answer.aiter_lines():
                     yield line
         except httpx.HTTPError as failure:
@@ -183,7 +183,7 @@ def _login_of(userinfo: str) -> tuple[str, str]:
     return unquote(name), unquote(password)
 
 
-def _told(refusal: httpx.Response) -> tuple[str, int]:
+def _error_of(refusal: httpx.Response) -> tuple[str, int]:
     """Return the message and code of a service's error response, "" and 0 if it has none."""
     try:
         body = msgspec.json.decode(refusal.content)

@@ -59,14 +59,14 @@ class _Smile:
         if depth > MAX_DEPTH:
             raise BadBinary(f"values are nested deeper than {MAX_DEPTH}")
         if 0x01 <= kind <= 0x1F:
-            return self._known(self._texts, kind - 1)
+            return self._shared_at(self._texts, kind - 1)
         if 0x40 <= kind <= 0xBF:
             least = (1, 33, 2, 34)[(kind - 0x40) >> 5]
             return self._shared_text(self._take((kind & 0x1F) + least))
         if 0xC0 <= kind <= 0xDF:
             return _unzigzag(kind & 0x1F)
         if 0xEC <= kind <= 0xEF:
-            return self._known(self._texts, (kind & 3) << 8 | self.byte())
+            return self._shared_at(self._texts, (kind & 3) << 8 | self.byte())
         if kind == 0xF8:
             return self._array(depth)
         if kind == 0xFA:
@@ -82,13 +82,13 @@ class _Smile:
             case 0x22 | 0x23:
                 return kind == 0x23
             case 0x24 | 0x25:
-                return _whole(_unzigzag(self._vint()))
+                return _json_integer(_unzigzag(self._vint()))
             case 0x26:
-                return _whole(int.from_bytes(self._seven_bits(), "big", signed=True))
+                return _json_integer(int.from_bytes(self._seven_bits(), "big", signed=True))
             case 0x28:
-                return _finite(struct.unpack(">f", (self._groups(5) & 0xFFFFFFFF).to_bytes(4, "big"))[0])
+                return _json_float(struct.unpack(">f", (self._groups(5) & 0xFFFFFFFF).to_bytes(4, "big"))[0])
             case 0x29:
-                return _finite(struct.unpack(">d", (self._groups(10) & (1 << 64) - 1).to_bytes(8, "big"))[0])
+                return _json_float(struct.unpack(">d", (self._groups(10) & (1 << 64) - 1).to_bytes(8, "big"))[0])
             case 0x2A:
                 scale = _unzigzag(self._vint())
                 return f"{int.from_bytes(self._seven_bits(), 'big', signed=True)}E{-scale}"
@@ -117,11 +117,11 @@ class _Smile:
         if kind == 0x20:
             return ""
         if 0x30 <= kind <= 0x33:
-            return self._known(self._names, (kind & 3) << 8 | self.byte())
+            return self._shared_at(self._names, (kind & 3) << 8 | self.byte())
         if kind == 0x34:
             return _utf8(self._until_end())
         if 0x40 <= kind <= 0x7F:
-            return self._known(self._names, kind & 0x3F)
+            return self._shared_at(self._names, kind & 0x3F)
         if 0x80 <= kind <= 0xF7:
             size = (kind & 0x3F) + 1 if kind < 0xC0 else (kind & 0x3F) + 2
             name = _utf8(self._take(size))
@@ -136,7 +136,7 @@ class _Smile:
             _remember(self._texts, text)
         return text
 
-    def _known(self, table: list[str], number: int) -> str:
+    def _shared_at(self, table: list[str], number: int) -> str:
         if number >= len(table):
             raise BadBinary(f"number {number} was not shared before")
         return table[number]
@@ -187,11 +187,11 @@ def _unzigzag(number: int) -> int:
     return number >> 1 ^ -(number & 1)
 
 
-def _whole(number: int) -> JsonValue:
+def _json_integer(number: int) -> JsonValue:
     return number if abs(number) <= _EXACT else str(number)
 
 
-def _finite(number: float) -> JsonValue:
+def _json_float(number: float) -> JsonValue:
     return number if math.isfinite(number) else str(number)
 
 

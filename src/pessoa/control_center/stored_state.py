@@ -70,10 +70,10 @@ class StateFile:
         self.stored = new
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            beside = self._path.with_suffix(".new")
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            new_path = self._path.with_suffix(".new")
+            with os.fdopen(os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 file.write(msgspec.json.format(msgspec.json.encode(new), indent=1))
-            beside.replace(self._path)
+            new_path.replace(self._path)
 
     def favourites_of(self, user: str) -> frozenset[str]:
         return frozenset(self.stored.favourites.get(user, ()))
@@ -81,7 +81,7 @@ class StateFile:
     def set_favourite(self, user: str, topic: str, is_one: bool) -> None:
         if is_one and len(topic) > MAX_NAME:
             raise HttpProblem(400, f"The name of a topic has {MAX_NAME} characters at most.")
-        mine = set(self.favourites_of(user)) - {topic} | ({topic} if is_one else set())
-        if len(mine) > MAX_ITEMS:
+        favourites = set(self.favourites_of(user)) - {topic} | ({topic} if is_one else set())
+        if len(favourites) > MAX_ITEMS:
             raise HttpProblem(507, f"At most {MAX_ITEMS} favourites are kept.")
-        self.change(favourites={**self.stored.favourites, user: sorted(mine)})
+        self.change(favourites={**self.stored.favourites, user: sorted(favourites)})

@@ -164,7 +164,7 @@ class AnalysisScan(Scan):
         self.figures = TopicFigures()
         super().__init__(query, ranges, open_consumer, decoder)
 
-    def _examined(self, record: KafkaMessage) -> Message | None:
+    def _examine(self, record: KafkaMessage) -> Message | None:
         self.progress.scanned += 1
         self.progress.bytes += len(record)
         self.figures.add(record.partition() or 0, record.timestamp()[1], record.key(), record.value())

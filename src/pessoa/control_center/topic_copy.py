@@ -41,7 +41,7 @@ class CopyScan(Scan):
         if left and self.progress.error is None:
             self.progress.error = f"{left} messages were not acknowledged within {_FLUSH_S:.0f} s."
 
-    def _examined(self, record: KafkaMessage) -> Message | None:
+    def _examine(self, record: KafkaMessage) -> Message | None:
         self.progress.scanned += 1
         self.progress.bytes += len(record)
         at_ms = record.timestamp()[1]
@@ -49,7 +49,7 @@ class CopyScan(Scan):
             try:
                 self._producer.produce(
                     self.target, record.value(), record.key(), headers=record.headers() or [],
-                    timestamp=max(at_ms, 0), on_delivery=self._delivered,
+                    timestamp=max(at_ms, 0), on_delivery=self._on_delivery,
                 )  # fmt: skip
                 break
             except BufferError:
@@ -58,7 +58,7 @@ class CopyScan(Scan):
         self._producer.poll(0)
         return None
 
-    def _delivered(self, error: KafkaError | None, _: KafkaMessage) -> None:
+    def _on_delivery(self, error: KafkaError | None, _: KafkaMessage) -> None:
         if error is None:
             self.copied += 1
             return

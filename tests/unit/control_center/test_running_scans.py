@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pessoa.control_center import center as center_module
-from pessoa.control_center.api.endpoints import _stopping
+from pessoa.control_center.api.endpoints import _stop_at_end
 from pessoa.control_center.center import MAX_SCANS, Center
 from pessoa.control_center.center_config import from_properties
 from pessoa.control_center.message_reading import Progress
@@ -30,13 +30,13 @@ def test_a_scan_beyond_the_cap_is_refused_until_another_has_ended() -> None:
     async def act() -> None:
         center = Center(from_properties({"bootstrap.servers": "localhost:1"}))
         make: Any = FakeScan
-        scans = [center._begin(make) for _ in range(MAX_SCANS)]
+        scans = [center._start_scan(make) for _ in range(MAX_SCANS)]
         with pytest.raises(HttpProblem) as refused:
-            center._begin(make)
+            center._start_scan(make)
         assert refused.value.status == 429
         assert str(MAX_SCANS) in refused.value.message
         scans[0].progress.is_done = True
-        assert center._begin(make)
+        assert center._start_scan(make)
 
     asyncio.run(act())
 
@@ -50,11 +50,11 @@ def test_a_scan_of_the_api_stops_when_its_caller_has_gone_or_the_answer_is_whole
 
         gone: Any = SimpleNamespace(is_disconnected=is_disconnected)
         scan: Any = FakeScan()
-        async with _stopping(scan, gone):
+        async with _stop_at_end(scan, gone):
             await asyncio.wait_for(scan.is_stopped.wait(), 60)
         there: Any = SimpleNamespace(is_disconnected=lambda: asyncio.sleep(0, result=False))
         scan = FakeScan()
-        async with _stopping(scan, there):
+        async with _stop_at_end(scan, there):
             assert not scan.is_stopped.is_set()
         assert scan.is_stopped.is_set()
 

@@ -154,7 +154,7 @@ def test_the_form_of_a_connector_sends_dots_for_secrets_and_keeps_them_unless_th
     visit: Any = None
     form = ConnectorForm(visit, known)
     rows: Any = [{"name": "db.password", "type": "PASSWORD"}, {"name": "url"}, {"name": "topics"}]
-    shown = {row["name"]: form._shown(row) for row in rows}
+    shown = {row["name"]: form._initial_text(row) for row in rows}
     assert shown == {"db.password": "••••", "url": "••••", "topics": "t"}
     fields: Any = {key: SimpleNamespace(value=value) for key, value in shown.items()}
     form._fields = fields

@@ -39,7 +39,7 @@ def examined(data: bytes) -> Message:
         record: Any = ReadRecord(data, [("deep", data[:500])])
         found: list[Message | None] = []
         # As in a scan: with the stack of a thread.
-        thread = threading.Thread(target=lambda: found.append(one._examined(record)))
+        thread = threading.Thread(target=lambda: found.append(one._examine(record)))
         thread.start()
         thread.join()
         assert found[0] is not None

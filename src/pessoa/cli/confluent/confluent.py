@@ -55,14 +55,14 @@ def main(words: Sequence[str] | None = None) -> int:
     print(_BANNER)
     # Newer forms of the same commands.
     if given[0] == "local":
-        given = _modern(given[1:])
+        given = _to_old_form(given[1:])
     command, *rest = given or ["help"]
     # People write commands down with a capital letter, as at the beginning of a line.
     command = command if command in _ACTIONS else command.lower()
     if rest[:1] in (["--help"], ["-h"]):
         command, rest = "help", [command]
     try:
-        return _ACTIONS.get(command, _unknown(command))(rest) or 0
+        return _ACTIONS.get(command, _unknown_command(command))(rest) or 0
     except Mistake as mistake:
         print(mistake)
         return _MISTAKE
@@ -70,14 +70,14 @@ def main(words: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _unknown(command: str) -> Callable[[list[str]], int | None]:
+def _unknown_command(command: str) -> Callable[[list[str]], int | None]:
     def complain(_: list[str]) -> int | None:
         raise Mistake(f"Unknown command '{command}'.\nType 'confluent help' for a list of available commands.")
 
     return complain
 
 
-def _modern(words: list[str]) -> list[str]:
+def _to_old_form(words: list[str]) -> list[str]:
     """Return `services start`, `services kafka start` and `services connect connector load x` in the form of the old
     CLI (`start`, `start kafka`, `load x`)."""
     words = [word for word in words if word != "--"]
@@ -110,7 +110,7 @@ def _list(words: list[str]) -> None:
         print("".join(f"  {name}\n" for name in services.available()), end="")
 
 
-def _known(name: str) -> str:
+def _check_service(name: str) -> str:
     if name == "zookeeper":
         raise Mistake("There is no zookeeper: its work is done by the quorum inside kafka.")
     if name not in services.SERVICES:
@@ -123,7 +123,7 @@ def _known(name: str) -> str:
 def _start(words: list[str]) -> None:
     wanted = services.available()
     if words:
-        name = _known(words[0])
+        name = _check_service(words[0])
         wanted = [*services.SERVICES[name].needs, name]
     print(f"Using CONFLUENT_CURRENT: {services.run_directory()}")
     for name in wanted:
@@ -138,7 +138,7 @@ def _start(words: list[str]) -> None:
 def _stop(words: list[str]) -> None:
     wanted = list(reversed(services.available()))
     if words:
-        name = _known(words[0])
+        name = _check_service(words[0])
         wanted = [*services.stopped_with(name), name]
     print(f"Using CONFLUENT_CURRENT: {services.run_directory()}")
     for name in wanted:
@@ -156,7 +156,7 @@ def _status(words: list[str]) -> None:
             print_status(None if words[0] == "connectors" else words[0])
             return
         # The service, and what it stands on.
-        names = names[names.index(_known(words[0])) :]
+        names = names[names.index(_check_service(words[0])) :]
     for name in names:
         _print_state(name)
 
@@ -182,7 +182,7 @@ def _destroy(_: list[str]) -> None:
 def _log(words: list[str]) -> int:
     if not words:
         raise Mistake("Missing required service argument in 'confluent log'")
-    paths = [str(path) for path in services.output_paths(_known(words[0]))]
+    paths = [str(path) for path in services.output_paths(_check_service(words[0]))]
     if not paths:
         raise Mistake(f"{words[0]} has printed nothing: it was not started in {services.run_directory()}")
     # Of several files tail knows -n5, and not -5.
@@ -192,7 +192,7 @@ def _log(words: list[str]) -> int:
 
 
 def _top(words: list[str]) -> int:
-    names = [_known(words[0])] if words else services.available()
+    names = [_check_service(words[0])] if words else services.available()
     numbers = [str(number) for name in names for number in services.process_ids(name)]
     if not numbers:
         raise Mistake("No services are running")
@@ -274,7 +274,7 @@ def _version(words: list[str]) -> None:
     from pessoa import __version__
 
     if words:
-        print(f"{_known(words[0])}: {__version__}")
+        print(f"{_check_service(words[0])}: {__version__}")
     else:
         print(f"Pessoa: {__version__}")
 

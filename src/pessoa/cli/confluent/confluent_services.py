@@ -121,8 +121,8 @@ def available() -> list[str]:
     """Return the services of this installation, in the order in which they start."""
     from pessoa.platform.process_plan import installed
 
-    there = ("kafka", *installed())
-    return [name for name in SERVICES if name in there]
+    names = ("kafka", *installed())
+    return [name for name in SERVICES if name in names]
 
 
 def run_directory() -> Path:

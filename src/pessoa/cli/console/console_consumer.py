@@ -137,7 +137,7 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
         warn(f"ERROR Unknown error when running consumer: {error.args[0].str()}")
         return 1
     count = [0]
-    asked = EndSignals()
+    signals = EndSignals()
     try:
         if given.has("partition"):
             partition = TopicPartition(given.value("topic"), given.number("partition"), starting_offset(given))
@@ -147,9 +147,9 @@ def consume(given: Given, form: Callable[[Shown], bytes]) -> int:
             consumer.subscribe([f"^({given.value('include').replace(',', '|')})$"])
         else:
             consumer.subscribe([given.value("topic")])
-        code = _print_records(consumer, given, form, count, asked)
+        code = _print_records(consumer, given, form, count, signals)
     finally:
-        asked.close()
+        signals.close()
         is_closed = end_consumer(given, consumer, count[0])
     return code if is_closed else leave_librdkafka(code)
 
@@ -179,14 +179,14 @@ class EndSignals:
     def __init__(self) -> None:
         self.to_end = False
         # What a shell ignores for a command with `&` stays ignored.
-        heard = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._hear) for number in heard}
+        handled = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+        self._before = {number: signal.signal(number, self._on_signal) for number in handled}
 
     def close(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _hear(self, number: int, frame: object) -> None:
+    def _on_signal(self, number: int, frame: object) -> None:
         if self.to_end:
             # The first signal did not end it: it is blocked, by a pipe that its reader does not empty, for instance.
             raise KeyboardInterrupt
@@ -198,17 +198,17 @@ def close_in_time(consumer: Consumer | ShareConsumer) -> bool:
     ever for a coordinator that was restarted meanwhile."""
     from threading import Thread
 
-    closing = Thread(target=consumer.close, daemon=True)
-    closing.start()
+    thread = Thread(target=consumer.close, daemon=True)
+    thread.start()
     try:
-        closing.join(_CLOSE_S)
+        thread.join(_CLOSE_S)
     except KeyboardInterrupt:
         return False
-    return not closing.is_alive()
+    return not thread.is_alive()
 
 
 def _print_records(
-    consumer: Consumer, given: Given, form: Callable[[Shown], bytes], count: list[int], asked: EndSignals
+    consumer: Consumer, given: Given, form: Callable[[Shown], bytes], count: list[int], signals: EndSignals
 ) -> int:
     import time
 
@@ -221,7 +221,7 @@ def _print_records(
     out = sys.stdout.buffer
     last = time.monotonic()
     while limit is None or limit < 0 or count[0] < limit:
-        if asked.to_end:
+        if signals.to_end:
             return 130 if given.has("enable-systest-events") else 0
         wanted = _BATCH if limit is None or limit < 0 else min(_BATCH, limit - count[0])
         messages = consumer.consume(wanted, _POLL_S)

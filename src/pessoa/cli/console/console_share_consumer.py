@@ -128,12 +128,12 @@ def _consume(given: Given, form: Callable[[Shown], bytes]) -> int:
         else AcknowledgeType.ACCEPT
     )
     printing = _Printing(given, consumer, form, answer)
-    asked = EndSignals()
+    signals = EndSignals()
     try:
         consumer.subscribe([given.value("topic")])
-        code = printing.run(asked)
+        code = printing.run(signals)
     finally:
-        asked.close()
+        signals.close()
         is_closed = end_consumer(given, consumer, printing.count)
     return code if is_closed else leave_librdkafka(code)
 
@@ -154,9 +154,9 @@ class _Printing:
         self._timeout_ms = given.maybe_number("timeout-ms")
         self._skips = given.has("skip-message-on-error")
 
-    def run(self, asked: EndSignals) -> int:
+    def run(self, signals: EndSignals) -> int:
         last = time.monotonic()
-        while not asked.to_end and (self._limit is None or self.count < self._limit):
+        while not signals.to_end and (self._limit is None or self.count < self._limit):
             messages = self._consumer.poll(_POLL_S)
             now = time.monotonic()
             if len(messages):

@@ -59,14 +59,14 @@ class LineReader:
         headers: Headers = []
         key: str | None = None
         if self._parses_headers:
-            found, start = self._cut(line, start, self._headers_delimiter, "headers delimiter", number)
+            found, start = self._split_at(line, start, self._headers_delimiter, "headers delimiter", number)
             if found is not None and found != self._null_marker:
                 headers = self._headers(found, number)
         if self._parses_key:
-            key, start = self._cut(line, start, self._key_separator, "key separator", number)
+            key, start = self._split_at(line, start, self._key_separator, "key separator", number)
         return Line(headers, self._bytes(key), self._bytes(line[start:]))
 
-    def _cut(self, line: str, start: int, separator: str, name: str, number: int) -> tuple[str | None, int]:
+    def _split_at(self, line: str, start: int, separator: str, name: str, number: int) -> tuple[str | None, int]:
         position = line.find(separator, start)
         if position >= 0:
             return line[start:position], position + len(separator)

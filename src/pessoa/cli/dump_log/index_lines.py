@@ -128,10 +128,10 @@ class _BatchSearch:
             self._walk, self._found = self._restart(), None
         self._offset = offset
         while self._found is None or self._found.last_offset < offset:
-            following = next(self._walk, None)
-            if following is None:
+            next_batch = next(self._walk, None)
+            if next_batch is None:
                 return None
-            self._found = following[1]
+            self._found = next_batch[1]
         return self._found
 
 

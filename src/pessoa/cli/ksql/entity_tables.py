@@ -128,7 +128,7 @@ def _connector(entity: Entity) -> list[str]:
     return lines
 
 
-def _described(source: dict[str, Any]) -> list[str]:
+def _description_lines(source: dict[str, Any]) -> list[str]:
     lines = [f"{'Name':<20} : {source['name']}"]
     if source["extended"]:
         lines += _details(source)
@@ -221,7 +221,7 @@ def _function(entity: Entity) -> list[str]:
     return lines
 
 
-def _several(show: Callable[[dict[str, Any]], list[str]], key: str) -> Callable[[Entity], list[str]]:
+def _render_each(show: Callable[[dict[str, Any]], list[str]], key: str) -> Callable[[Entity], list[str]]:
     return lambda entity: [line for one in entity[key] for line in [*show(one), ""]]
 
 
@@ -252,10 +252,10 @@ _SHOWN: dict[str, Callable[[Entity], list[str]]] = {
         ["Class", "Type", "Version"],
         [[one["class"], one["type"].upper(), one.get("version", "")] for one in entity["connectorsPlugins"]],
     ),
-    "sourceDescription": lambda entity: _described(entity["sourceDescription"]),
-    "source_descriptions": _several(_described, "sourceDescriptions"),
+    "sourceDescription": lambda entity: _description_lines(entity["sourceDescription"]),
+    "source_descriptions": _render_each(_description_lines, "sourceDescriptions"),
     "queryDescription": lambda entity: _query(entity["queryDescription"]),
-    "query_descriptions": _several(_query, "queryDescriptions"),
+    "query_descriptions": _render_each(_query, "queryDescriptions"),
     "assert_topic": lambda entity: _message(
         f"Topic {entity['topicName']} {'exists' if entity['exists'] else 'does not exist'}."
     ),

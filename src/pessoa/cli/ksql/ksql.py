@@ -93,7 +93,7 @@ def ksql(
         if execute is not None or not sys.stdin.isatty():
             text = execute if execute is not None else sys.stdin.read()
             ctx.exit(0 if _run_text(session, text) else 1)
-        _converse(session)
+        _run_shell(session)
     except Leave:
         ctx.exit(0)
     except (ServerRefused, ServerUnreachable) as problem:
@@ -116,7 +116,7 @@ def _run_text(session: object, text: str) -> bool:
     return session.run(left if left.endswith(";") or not left else left + ";")
 
 
-def _converse(session: object) -> None:
+def _run_shell(session: object) -> None:
     from pessoa import __version__
     from pessoa.cli.ksql.ksql_session import KsqlSession
     from pessoa.cli.ksql.ksql_shell import Shell

@@ -224,9 +224,9 @@ class KsqlSession:
                 self.client.statements(statement, {}, self.variables)
                 old = self.properties.get(name)
                 self.properties[name] = value
-                was = f" from '{old}'" if old is not None else ""
+                old_text = f" from '{old}'" if old is not None else ""
                 self.write(
-                    f"Successfully changed local property '{name}'{was} to '{value}'."
+                    f"Successfully changed local property '{name}'{old_text} to '{value}'."
                     + ("" if old is not None else " Use the UNSET command to revert your change.")
                 )
             case nodes.UnsetProperty(name):

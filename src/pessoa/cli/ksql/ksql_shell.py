@@ -63,11 +63,11 @@ class KsqlCompleter(Completer):
             from pessoa.ksql.functions.function_table import known_names
 
             self._functions = known_names()
-        yield from self._matching(word, self._names, "name")
-        yield from self._matching(word, KEYWORDS, "keyword")
-        yield from self._matching(word, self._functions, "function")
+        yield from self._complete(word, self._names, "name")
+        yield from self._complete(word, KEYWORDS, "keyword")
+        yield from self._complete(word, self._functions, "function")
 
-    def _matching(self, word: str, known: Iterable[str], kind: str) -> Iterator[Completion]:
+    def _complete(self, word: str, known: Iterable[str], kind: str) -> Iterator[Completion]:
         lower = word.islower()
         for one in known:
             if one.upper().startswith(word.upper()) and one.upper() != word.upper():

@@ -33,14 +33,14 @@ class RowBox:
         return self._lines([cell_text(one) for one in values])
 
     def _lines(self, cells: Sequence[str]) -> list[str]:
-        parts = [self._cut(cell) for cell in cells]
+        parts = [self._fit(cell) for cell in cells]
         height = max((len(one) for one in parts), default=1)
         return [
             "|" + "|".join((one[index] if index < len(one) else "").ljust(self._width) for one in parts) + "|"
             for index in range(height)
         ]
 
-    def _cut(self, cell: str) -> list[str]:
+    def _fit(self, cell: str) -> list[str]:
         lines = []
         for line in cell.split("\n"):
             if len(line) <= self._width:

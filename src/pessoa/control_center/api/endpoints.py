@@ -303,7 +303,7 @@ async def _messages(center: Center, person: Person, request: Request) -> object:
     query = message_query(center, person, request)
     scan = await center.messages(person, query)
     found: list[Message] = []
-    async with _stopping(scan, request):
+    async with _stop_at_end(scan, request):
         async for batch in scan.batches():
             found += batch
             if query.start == "newest":
@@ -316,14 +316,14 @@ async def _messages(center: Center, person: Person, request: Request) -> object:
 
 async def _analyse(center: Center, person: Person, request: Request) -> object:
     scan = await center.analyse(person, request.path_params["topic"])
-    async with _stopping(scan, request):
+    async with _stop_at_end(scan, request):
         async for _batch in scan.batches():
             continue
     return scan.report()
 
 
 @asynccontextmanager
-async def _stopping(scan: Scan, request: Request) -> AsyncIterator[None]:
+async def _stop_at_end(scan: Scan, request: Request) -> AsyncIterator[None]:
     """Stop the scan at the end of the block, or as soon as the caller disconnects."""
 
     async def watch() -> None:
@@ -331,22 +331,22 @@ async def _stopping(scan: Scan, request: Request) -> AsyncIterator[None]:
             await asyncio.sleep(_LOOK_S)
         scan.stop()
 
-    watching = asyncio.create_task(watch())
+    task = asyncio.create_task(watch())
     try:
         yield
     finally:
-        watching.cancel()
+        task.cancel()
         scan.stop()
 
 
 async def _produce(center: Center, person: Person, request: Request) -> object:
     body = await read_json(request, ProduceBody)
-    placed = await center.produce(
+    position = await center.produce(
         person, request.path_params["topic"], center.encoded(body.key, body.key_format),
         center.encoded(body.value, body.value_format),
         [(name, value.encode()) for name, value in body.headers.items()], body.partition,
     )  # fmt: skip
-    return PlacedBody(*placed)
+    return PlacedBody(*position)
 
 
 async def _groups(center: Center, _: Person, __: Request) -> object:

@@ -79,10 +79,10 @@ def request_for(row: Endpoint, arguments: Mapping[str, object], outer: Request) 
     """Return the request to an endpoint for the call of a tool, with the same caller. Raises `BadCall`."""
     in_path = _PARAMETER.findall(row.path)
     known = {*in_path, *(one.name for one in row.query)}
-    strange = sorted(set(arguments) - known)
-    lacking = [name for name in in_path if not arguments.get(name)]
-    if strange or lacking:
-        words = [f"there is no {name}" for name in strange] + [f"{name} is missing" for name in lacking]
+    unknown = sorted(set(arguments) - known)
+    missing = [name for name in in_path if not arguments.get(name)]
+    if unknown or missing:
+        words = [f"there is no {name}" for name in unknown] + [f"{name} is missing" for name in missing]
         raise BadCall(_BAD_PARAMETERS, "; ".join(words))
     pairs = [
         (name, str(one).lower() if isinstance(one, bool) else str(one))
@@ -118,9 +118,9 @@ async def respond(call: Call, tools: Mapping[str, Endpoint], request: Request) -
     """Return the JSON-RPC result of a call. Raises `BadCall`."""
     match call.method:
         case "initialize":
-            asked = call.params.get("protocolVersion")
+            version = call.params.get("protocolVersion")
             about: dict[str, JsonValue] = {"name": "pessoa-control-center", "version": __version__}
-            return {"protocolVersion": asked if asked in VERSIONS else VERSIONS[0], "capabilities": {"tools": {}},
+            return {"protocolVersion": version if version in VERSIONS else VERSIONS[0], "capabilities": {"tools": {}},
                     "serverInfo": about}  # fmt: skip
         case "ping":
             return {}

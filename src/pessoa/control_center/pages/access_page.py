@@ -168,8 +168,10 @@ async def _draw_quotas(visit: Visit) -> None:
         visit.button(t("Set a quota"), lambda: _open_quota(visit), "admin")
     rows: list[list[Cell]] = []
     for entity, values in await visit.center.quotas():
-        who = ", ".join(f"{kind} {name if name is not None else t('(default)')}" for kind, name in entity.items())
-        rows += [[who, key, f"{value:,.0f}"] for key, value in sorted(values.items())]
+        entity_text = ", ".join(
+            f"{kind} {name if name is not None else t('(default)')}" for kind, name in entity.items()
+        )
+        rows += [[entity_text, key, f"{value:,.0f}"] for key, value in sorted(values.items())]
     heads = [t("Who"), t("Quota"), t("Value")]
     visit.html(card("", table(heads, rows, empty=t("There is no quota."), numbers=(2,))))
 

@@ -48,7 +48,7 @@ def register(center: Center) -> None:
         found = next((one for one in (await visit.center.overview(visit.t)).brokers if str(one.id) == broker), None)
         if found is None:
             raise HttpProblem(404, visit.t("There is no broker {name}.", name=broker))
-        visit.html(await _one(visit, found))
+        visit.html(await _broker_details(visit, found))
         await _draw_logs(visit, found)
         if found.is_up:
             with ui.element("section").classes("card"):
@@ -72,14 +72,16 @@ async def _list(visit: Visit) -> Html:
         ])  # fmt: skip
     heads = [t("Broker"), t("State"), t("Address"), t("Leads"), t("Replicas"), t("Out of sync"), t("On disk"),
              t("Bytes in"), t("Bytes out")]  # fmt: skip
-    lacking = Html("")
+    traffic_notice = Html("")
     if all(one.bytes_in is None for one in view.brokers):
-        lacking = notice(t("Bytes in and out are not shown: these brokers serve no /metrics (pessoa.metrics.port)."))
+        traffic_notice = notice(
+            t("Bytes in and out are not shown: these brokers serve no /metrics (pessoa.metrics.port).")
+        )
     content = table(heads, rows, empty=t("No broker answers."), numbers=(3, 4, 5, 6, 7, 8))
-    return tag("div", notice(view.health, view.level), card("", content), lacking)
+    return tag("div", notice(view.health, view.level), card("", content), traffic_notice)
 
 
-async def _one(visit: Visit, broker: BrokerView) -> Html:
+async def _broker_details(visit: Visit, broker: BrokerView) -> Html:
     t = visit.t
     head = tiles(
         tile(t("State"), t("up") if broker.is_up else t("away"), f"{broker.host}:{broker.port}",
@@ -94,9 +96,9 @@ async def _one(visit: Visit, broker: BrokerView) -> Html:
     sizes = await visit.center.watch.sizes()
     disks: list[list[Cell]] = []
     for one in sizes.directories.get(broker.id, ()):
-        used = None if not one.total or one.usable is None else 1 - one.usable / one.total
-        full: Cell = "–" if used is None else bar(used, "warning" if used > 0.85 else "")
-        words = "" if used is None else f"{used:.0%} · {bytes_text(one.usable)} {t('free')}"
+        used_share = None if not one.total or one.usable is None else 1 - one.usable / one.total
+        full: Cell = "–" if used_share is None else bar(used_share, "warning" if used_share > 0.85 else "")
+        words = "" if used_share is None else f"{used_share:.0%} · {bytes_text(one.usable)} {t('free')}"
         disks.append([one.path, one.partitions, bytes_text(one.size), full, words])
     directories = table([t("Directory"), t("Replicas"), t("Records"), t("Disk"), ""], disks,
                         empty=t("The broker tells of no directory."), numbers=(1, 2))  # fmt: skip
@@ -105,9 +107,9 @@ async def _one(visit: Visit, broker: BrokerView) -> Html:
         [one.api, f"{one.requests:,}", _ms(one.median_ms), _ms(one.p99_ms)]
         for one in await visit.center.metrics.requests(node)
     ]
-    asked = table([t("Request"), t("Count"), "p50", "p99"], requests[:20],
-                  empty=t("This broker serves no /metrics (pessoa.metrics.port)."), numbers=(1, 2, 3))  # fmt: skip
-    return tag("div", head, card(t("Log directories"), directories), card(t("Requests"), asked))
+    request_table = table([t("Request"), t("Count"), "p50", "p99"], requests[:20],
+                          empty=t("This broker serves no /metrics (pessoa.metrics.port)."), numbers=(1, 2, 3))  # fmt: skip
+    return tag("div", head, card(t("Log directories"), directories), card(t("Requests"), request_table))
 
 
 async def _draw_logs(visit: Visit, broker: BrokerView) -> None:
@@ -119,8 +121,10 @@ async def _draw_logs(visit: Visit, broker: BrokerView) -> None:
     with ui.element("section").classes("card").props("id=logs"):
         visit.html(tag("h2", t("Logs")))
         if path is None:
-            typed = tag("code", f"pessoa logs broker-{broker.id} --access")
-            visit.html(tag("p", t("They are files where the broker runs. To read them there:"), " ", typed, cls="dim"))
+            command = tag("code", f"pessoa logs broker-{broker.id} --access")
+            visit.html(
+                tag("p", t("They are files where the broker runs. To read them there:"), " ", command, cls="dim")
+            )
             return
         tabs = [
             tag("a", t(one), href=visit.here(log=one, find=None) + "#logs", cls="on" if one == kind else None,

@@ -89,7 +89,7 @@ async def _begin(visit: Visit) -> Lesson:
 
 async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
     t = visit.t
-    told = visit.html()
+    status_html = visit.html()
     with ui.element("section").classes("card"):
         scene = visit.html()
     with ui.element("div").classes("two"):
@@ -102,8 +102,8 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
                                   "one stays idle."), cls="dim"))  # fmt: skip
         with ui.element("section").classes("card"):
             visit.html(tag("h2", t("Producer")))
-            told_acks = ACKS[lesson.acks]
-            words = visit.html(tag("p", t(told_acks), cls="dim"))
+            acks_text = ACKS[lesson.acks]
+            words = visit.html(tag("p", t(acks_text), cls="dim"))
 
             def set_acks(change: events.ValueChangeEventArguments[Any]) -> None:
                 lesson.change_producer(str(change.value), lesson.is_idempotent)
@@ -126,12 +126,12 @@ async def _draw_lesson(visit: Visit, lesson: Lesson) -> None:
 
     async def redraw() -> None:
         if lesson.is_over:
-            told.set_content(str(notice(t("The lesson is over. Load the page again for another."))))
+            status_html.set_content(str(notice(t("The lesson is over. Load the page again for another."))))
             return
         view = await visit.center.watch.topic(lesson.topic)
         found = lesson.scene()
         scene.set_content(str(draw_scene(visit, view, found)))
-        told.set_content(str(notice(found.trouble, "warning")) if found.trouble else "")
+        status_html.set_content(str(notice(found.trouble, "warning")) if found.trouble else "")
 
     await redraw()
     visit.live(0.7, redraw)
@@ -141,11 +141,11 @@ def _draw_kill(visit: Visit) -> None:
     """Draw buttons that kill a broker of the `pessoa up` on this machine, or the command for another cluster."""
     t = visit.t
     steps = t("Stop the leader of a partition in a terminal and watch its leadership move to an in-sync replica:")
-    again = t("`pessoa up` starts it again, and it catches up.")
-    mine = broker_processes(visit.center.config.home)
-    if mine:
+    restart_text = t("`pessoa up` starts it again, and it catches up.")
+    processes = broker_processes(visit.center.config.home)
+    if processes:
         steps = t("Kill the leader of a partition and watch its leadership move to an in-sync replica:")
-    command = tag("pre", "kill -9 $(pgrep -f node.id=2)") if not mine else ""
+    command = tag("pre", "kill -9 $(pgrep -f node.id=2)") if not processes else ""
 
     async def kill(broker: int) -> None:
         async def act() -> None:
@@ -158,9 +158,9 @@ def _draw_kill(visit: Visit) -> None:
     with ui.element("section").classes("card"):
         visit.html(tag("div", tag("h2", t("Kill a broker")), tag("p", steps, cls="dim"), command))
         with ui.element("div").classes("actions"):
-            for broker in sorted(mine):
+            for broker in sorted(processes):
                 visit.button(t("Kill broker {n}", n=broker), partial(kill, broker), "admin", primary=False)
-        visit.html(tag("p", again, cls="dim"))
+        visit.html(tag("p", restart_text, cls="dim"))
 
 
 def _setter(lesson: Lesson, name: str) -> Callable[[events.ValueChangeEventArguments[Any]], None]:

@@ -16,10 +16,10 @@ _SHOWN_CELLS = 7
 
 def draw_scene(visit: Visit, view: TopicView, scene: Scene) -> Html:
     """Return the scene in a wide and a tall layout; CSS shows the one that fits the window."""
-    return tag("div", _wide(visit, view, scene), _tall(visit, view, scene), cls="scene", tabindex="0")
+    return tag("div", _draw_wide(visit, view, scene), _draw_tall(visit, view, scene), cls="scene", tabindex="0")
 
 
-def _wide(visit: Visit, view: TopicView, scene: Scene) -> Html:
+def _draw_wide(visit: Visit, view: TopicView, scene: Scene) -> Html:
     t = visit.t
     rows = max(PARTITIONS, len(scene.members), 1)
     step, top = 92, 34
@@ -47,10 +47,10 @@ def _wide(visit: Visit, view: TopicView, scene: Scene) -> Html:
     parts += [_member(visit, member, top + at * step) for at, member in enumerate(scene.members)]
     if not scene.members:
         parts.append(_text(740, top + 40, t("No consumer: the messages wait in the log.")))
-    return _picture("wide", 930, height + 10, t("Producer, partitions and consumers"), parts)
+    return _svg("wide", 930, height + 10, t("Producer, partitions and consumers"), parts)
 
 
-def _tall(visit: Visit, view: TopicView, scene: Scene) -> Html:
+def _draw_tall(visit: Visit, view: TopicView, scene: Scene) -> Html:
     """Return the scene for a phone: the producer above, a line from it to each partition, and in each partition its
     reader."""
     t = visit.t
@@ -75,10 +75,10 @@ def _tall(visit: Visit, view: TopicView, scene: Scene) -> Html:
         member = reader.get(one.partition)
         parts.append(_reader(visit, member, y + 82) if member else _text(44, y + 106, t("No consumer reads it.")))
     y = top + PARTITIONS * step
-    idle = [member for member in scene.members if not member.partitions]
+    idle_members = [member for member in scene.members if not member.partitions]
     parts += [_box(32, y + at * 64, 304, 52, t("Consumer {name}", name=member.name), t("idle"), "", "box idle")
-              for at, member in enumerate(idle)]  # fmt: skip
-    return _picture("tall", 340, y + 64 * len(idle), t("Producer, partitions and consumers"), parts)
+              for at, member in enumerate(idle_members)]  # fmt: skip
+    return _svg("tall", 340, y + 64 * len(idle_members), t("Producer, partitions and consumers"), parts)
 
 
 def _reader(visit: Visit, member: MemberState, y: float) -> Html:
@@ -112,7 +112,7 @@ def _followers(one: PartitionView) -> str:
     return ", ".join(others) or "–"
 
 
-def _picture(cls: str, width: int, height: float, label: str, parts: list[Cell]) -> Html:
+def _svg(cls: str, width: int, height: float, label: str, parts: list[Cell]) -> Html:
     form = Html('<svg class="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
     return form.format(cls, width, height, label, join(parts))
 

@@ -103,10 +103,10 @@ async def _list(visit: Visit) -> Html:
         letters = await letters_in(center, one.dead_letter_topic)
         marks = tag("span", badge(one.state, TONES.get(one.state, "plain")), " ",
                     badge(t("{n} failed", n=one.failed), "bad") if one.failed else "")  # fmt: skip
-        dead: Cell = "–" if letters is None else badge(compact(letters), "bad") if letters else "0"
+        letter_cell: Cell = "–" if letters is None else badge(compact(letters), "bad") if letters else "0"
         rows.append([link(one.name, f"/connect/{quote(one.name, safe='')}"), one.kind, marks, len(one.tasks),
                      ", ".join(topics[:3]) + (" …" if len(topics) > 3 else ""), rate_text(rate), compact(lag),
-                     dead])  # fmt: skip
+                     letter_cell])  # fmt: skip
     heads = [t("Connector"), t("Type"), t("State"), t("Tasks"), t("Topics"), t("Throughput"), t("Lag"),
              t("Dead letters")]  # fmt: skip
     return card("", table(heads, rows, empty=t("There is no connector."), numbers=(3, 5, 6, 7)))
@@ -161,8 +161,8 @@ async def _password_keys(center: Center, plugin: str) -> frozenset[str]:
 def _open_deletion(visit: Visit, name: str, delete: Any) -> None:
     t = visit.t
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
-        told = notice(t("Its tasks stop. What it has written stays."), "bad")
-        visit.html(tag("div", tag("h2", t("Delete {name}", name=name)), told))
+        warning = notice(t("Its tasks stop. What it has written stays."), "bad")
+        visit.html(tag("div", tag("h2", t("Delete {name}", name=name)), warning))
         with ui.element("div").classes("actions"):
             visit.button(t("Delete"), delete, "admin").classes("danger")
             visit.button(t("Cancel"), dialog.close, "reader", primary=False)
@@ -185,14 +185,15 @@ async def _connector(visit: Visit, one: ConnectorFacts, passwords: frozenset[str
     tasks: list[list[Cell]] = [
         [task.id, badge(task.state, TONES.get(task.state, "plain")), task.worker] for task in one.tasks
     ]
-    used = tag("p", *(link(topic, f"/topics/{quote(topic, safe='')}", "link chip") for topic in topics))
+    topic_links = tag("p", *(link(topic, f"/topics/{quote(topic, safe='')}", "link chip") for topic in topics))
     settings = shown_config(one.config, passwords)
     config: list[list[Cell]] = [[tag("code", key), value] for key, value in settings.items()]
     return tag(
         "div", head,
         tag("div",
             card(t("Tasks"), table([t("Task"), t("State"), t("Worker")], tasks, empty=t("It has no task.")), *traces),
-            card(t("Topics"), used if topics else tag("p", t("It has used no topic yet."), cls="empty")), cls="two"),
+            card(t("Topics"), topic_links if topics else tag("p", t("It has used no topic yet."), cls="empty")),
+            cls="two"),
         await _dead_letters(visit, one),
         await _offsets(visit, one.name),
         card(t("Configuration"), table([t("Key"), t("Value")], config, empty="")),

@@ -28,7 +28,7 @@ class ConnectorForm:
     def __init__(self, visit: Visit, known: dict[str, str]) -> None:
         """`known` is the configuration of an existing connector."""
         self._visit = visit
-        self._known = known
+        self._existing = known
         self.plugin = known.get("connector.class", "")
         self.name = known.get("name", "")
         self._fields: dict[str, ui.input] = {}
@@ -37,9 +37,9 @@ class ConnectorForm:
 
     def config(self) -> dict[str, str]:
         """Return the filled-in settings, and those of the connector that the plugin's table does not name."""
-        kept = {key: value for key, value in self._known.items() if key not in self._fields}
+        kept = {key: value for key, value in self._existing.items() if key not in self._fields}
         given = {
-            key: self._known[key] if key in self._hidden and one.value == HIDDEN else one.value
+            key: self._existing[key] if key in self._hidden and one.value == HIDDEN else one.value
             for key, one in self._fields.items()
             if one.value
         }
@@ -51,7 +51,7 @@ class ConnectorForm:
         path = f"/connector-plugins/{quote(self.plugin, safe='')}/config"
         rows: Any = await self._visit.center.services.connect.ask("GET", path)
         rows = [one for one in rows if str(one["name"]) not in _OF_THE_FORM]
-        first = [one for one in rows if is_first(one) or str(one["name"]) in self._known]
+        first = [one for one in rows if is_first(one) or str(one["name"]) in self._existing]
         with place:
             self._draw(sorted(first, key=lambda one: not one.get("required")))
             with ui.expansion(self._visit.t("More settings")).style("width:100%"):
@@ -61,15 +61,15 @@ class ConnectorForm:
         for row in rows:
             key = str(row["name"])
             label = f"{key} *" if row.get("required") else key
-            field = ui.input(label, value=self._shown(row), placeholder=str(row.get("default_value") or ""))
+            field = ui.input(label, value=self._initial_text(row), placeholder=str(row.get("default_value") or ""))
             field.props("outlined dense" + (" type=password" if row.get("type") == "PASSWORD" else ""))
             field.style("width:100%;margin-bottom:8px").tooltip(str(row.get("documentation", ""))[:400])
             self._fields[key] = field
 
-    def _shown(self, row: dict[str, Any]) -> str:
+    def _initial_text(self, row: dict[str, Any]) -> str:
         """Return the initial text of a field; a secret is hidden."""
         key = str(row["name"])
-        value = self._known.get(key, "")
+        value = self._existing.get(key, "")
         if not value or not (row.get("type") == "PASSWORD" or is_secret(key, value)):
             return value
         self._hidden.add(key)
@@ -87,7 +87,7 @@ class ConnectorForm:
 
     def _without_secrets(self, sentence: str) -> str:
         for key in self._hidden:
-            sentence = sentence.replace(self._known[key], HIDDEN)
+            sentence = sentence.replace(self._existing[key], HIDDEN)
         return sentence
 
 
@@ -125,9 +125,9 @@ async def open_form(visit: Visit, connector: str | None = None) -> None:
 
             plugin.on_value_change(choose)
             name.on_value_change(lambda change: setattr(form, "name", str(change.value or "").strip()))
-        told = visit.html()
+        result_html = visit.html()
         with ui.element("div").classes("actions").style("margin-top:14px"):
-            visit.button(t("Validate"), lambda: _validate(visit, form, told), "reader", primary=False)
+            visit.button(t("Validate"), lambda: _validate(visit, form, result_html), "reader", primary=False)
             words = t("Create") if connector is None else t("Save")
             visit.button(words, lambda: _save(visit, form, connector is None))
             visit.button(t("Cancel"), dialog.close, "reader", primary=False)
@@ -137,17 +137,17 @@ async def open_form(visit: Visit, connector: str | None = None) -> None:
     dialog.open()
 
 
-async def _validate(visit: Visit, form: ConnectorForm, told: ui.html) -> None:
+async def _validate(visit: Visit, form: ConnectorForm, result_html: ui.html) -> None:
     if not form.plugin:
-        told.set_content(str(notice(visit.t("Choose a plugin first."), "bad")))
+        result_html.set_content(str(notice(visit.t("Choose a plugin first."), "bad")))
         return
     try:
         errors = await form.validate()
     except HttpProblem as problem:
-        told.set_content(str(notice(problem.message, "bad")))
+        result_html.set_content(str(notice(problem.message, "bad")))
         return
     shown = notice(" · ".join(errors), "bad") if errors else notice(visit.t("It is valid."), "good")
-    told.set_content(str(shown))
+    result_html.set_content(str(shown))
 
 
 async def _save(visit: Visit, form: ConnectorForm, is_new: bool) -> None:
@@ -162,11 +162,11 @@ async def _save(visit: Visit, form: ConnectorForm, is_new: bool) -> None:
         ui.notify(t("A connector needs a plugin and a name."), type="negative")
         return
     path = f"/connectors/{quote(form.name, safe='')}/config"
-    asked = (
+    action = (
         connect.ask("POST", "/connectors", {"name": form.name, "config": form.config()})
         if is_new
         else connect.ask("PUT", path, form.config())
     )
-    if await visit.attempt(asked, t("It is created.") if is_new else t("It is saved.")):
+    if await visit.attempt(action, t("It is created.") if is_new else t("It is saved.")):
         visit.center.audit.note(visit.person.name, "create connector" if is_new else "change connector", form.name)
         visit.go(f"/connect/{quote(form.name, safe='')}")

@@ -55,9 +55,9 @@ def register(center: Center) -> None:
         shown = visit.html()
 
         async def redraw() -> None:
-            shown.set_content(str(_one(visit, await visit.center.group(group))))
+            shown.set_content(str(_group_details(visit, await visit.center.group(group))))
 
-        shown.set_content(str(_one(visit, view)))
+        shown.set_content(str(_group_details(visit, view)))
         visit.live(2.0, redraw)
 
 
@@ -93,7 +93,7 @@ async def _list(visit: Visit) -> Html:
     return card("", table(heads, rows, empty=t("There is no such group."), numbers=(4,)))
 
 
-def _one(visit: Visit, view: GroupView) -> Html:
+def _group_details(visit: Visit, view: GroupView) -> Html:
     t = visit.t
     head = tiles(
         tile(t("State"), view.state, view.assignor or view.kind, TONES.get(view.state, "").replace("plain", "")),
@@ -102,13 +102,15 @@ def _one(visit: Visit, view: GroupView) -> Html:
         tile(t("Coordinator"), view.coordinator if view.coordinator >= 0 else "–", t("broker")),
     )
     history = visit.center.watch.history.of(f"lag:{view.id}")
-    drawn = chart(t("Lag"), history, "", "c", t("The first samples are being taken."))
+    lag_chart = chart(t("Lag"), history, "", "c", t("The first samples are being taken."))
     members: list[list[Cell]] = []
     for one in view.members:
         parts = ", ".join(f"{topic}-{number}" for topic, number in one.partitions[:20])
-        idle: Cell = parts or badge(t("idle: there are more members than partitions"), "warning")
+        partition_cell: Cell = parts or badge(t("idle: there are more members than partitions"), "warning")
         tasks = tag("div", ", ".join(one.tasks), cls="dim") if one.tasks else ""
-        members.append([tag("span", one.client_id, tag("div", one.id, cls="dim")), one.host, tag("span", idle, tasks)])
+        members.append(
+            [tag("span", one.client_id, tag("div", one.id, cls="dim")), one.host, tag("span", partition_cell, tasks)]
+        )
     offsets: list[list[Cell]] = [
         [link(one.topic, f"/topics/{quote(one.topic, safe='')}"), one.partition,
          "–" if one.committed is None else f"{one.committed:,}", "–" if one.end is None else f"{one.end:,}",
@@ -122,7 +124,7 @@ def _one(visit: Visit, view: GroupView) -> Html:
         for at, state in reversed(visit.center.watch.group_states(view.id))
     ]
     return tag(
-        "div", head, card(t("Lag over time"), drawn),
+        "div", head, card(t("Lag over time"), lag_chart),
         card(t("Members"), table([t("Client"), t("Host"), t("Partitions")], members,
                                  empty=t("No member is connected."))),
         card(t("Offsets"), table([t("Topic"), t("Partition"), first, t("End"), t("Lag"), t("Member")], offsets,
@@ -140,15 +142,15 @@ def _actions(visit: Visit, view: GroupView) -> None:
         if view.kind == "share":
             visit.button(t("Delete offsets"), lambda: _open_forgetting(visit, view), "admin",
                          why_not=view.why_no_reset, primary=False)  # fmt: skip
-        busy = t("A group with members cannot be deleted.") if view.members else None
-        visit.button(t("Delete"), lambda: _open_deletion(visit, view.id), "admin", why_not=busy, primary=False)
+        why_not = t("A group with members cannot be deleted.") if view.members else None
+        visit.button(t("Delete"), lambda: _open_deletion(visit, view.id), "admin", why_not=why_not, primary=False)
 
 
 def _open_deletion(visit: Visit, group: str) -> None:
     t = visit.t
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
-        told = notice(t("Its offsets are lost: a new group of this name begins where its settings say."), "bad")
-        visit.html(tag("div", tag("h2", t("Delete {name}", name=group)), told))
+        warning = notice(t("Its offsets are lost: a new group of this name begins where its settings say."), "bad")
+        visit.html(tag("div", tag("h2", t("Delete {name}", name=group)), warning))
 
         async def delete() -> None:
             if await visit.attempt(visit.center.delete_group(visit.person, group), t("The group is deleted.")):
@@ -164,8 +166,8 @@ def _open_forgetting(visit: Visit, view: GroupView) -> None:
     t = visit.t
     topics = sorted({one.topic for one in view.offsets})
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
-        told = notice(t("The group begins anew in this topic, where its settings say."), "bad")
-        visit.html(tag("div", tag("h2", t("Delete offsets of {name}", name=view.id)), told))
+        warning = notice(t("The group begins anew in this topic, where its settings say."), "bad")
+        visit.html(tag("div", tag("h2", t("Delete offsets of {name}", name=view.id)), warning))
         topic = ui.select(topics, value=topics[0] if topics else None, label=t("Topic")).props("outlined")
         topic.style("width:100%;margin:10px 0")
 

@@ -297,13 +297,13 @@ def page(center: Center, path: str, active: str, title: str) -> Callable[[Callab
         async def serve(request: Request, **names: str) -> Response | None:
             if center.accounts.by_cookie(request.cookies.get(COOKIE)) is None:
                 return RedirectResponse(login_address(request), 303)
-            asked = request.query_params.get("cluster")
-            visit = Visit(center.clusters.get(asked or "", center), request)
+            cluster = request.query_params.get("cluster")
+            visit = Visit(center.clusters.get(cluster or "", center), request)
             draw_frame(visit, active, title, names)
             with ui.element("div").classes("main").props("id=main"):
                 visit._banner = visit.html()
                 try:
-                    center.of_cluster(asked)
+                    center.of_cluster(cluster)
                     await handler(visit, **names)
                 except HttpProblem as problem:
                     visit.html(notice(problem.message, "bad"))
@@ -312,9 +312,9 @@ def page(center: Center, path: str, active: str, title: str) -> Callable[[Callab
 
         # FastAPI reads the names in the path from the signature.
         named = [one for one in inspect.signature(handler).parameters.values() if one.name != "visit"]
-        asked = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
+        request_parameter = inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
         kept = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=str) for one in named]
-        serve.__signature__ = inspect.Signature([asked, *kept])  # type: ignore[attr-defined]
+        serve.__signature__ = inspect.Signature([request_parameter, *kept])  # type: ignore[attr-defined]
         ui.page(path, title=f"{title} · Pessoa", response_timeout=15)(serve)
 
     return register
@@ -379,10 +379,10 @@ def add_head(visit: Visit) -> None:
 def _foot(visit: Visit) -> Html:
     t = visit.t
     themes = {"auto": "brightness_auto", "light": "light_mode", "dark": "dark_mode"}
-    following = THEMES[(THEMES.index(visit.theme) + 1) % 3]
+    next_theme = THEMES[(THEMES.index(visit.theme) + 1) % 3]
     theme = tag("button", icon(themes[visit.theme]), title=t("Theme: {name}", name=t(visit.theme)), cls="tool",
                 aria_label=t("Theme: {name}", name=t(visit.theme)),
-                onclick=f"setCookie('pessoa_theme','{following}')")  # fmt: skip
+                onclick=f"setCookie('pessoa_theme','{next_theme}')")  # fmt: skip
     other = "pt" if t.language == "en" else "en"
     language = tag("button", other.upper(), title=LANGUAGES[other], aria_label=LANGUAGES[other], cls="tool",
                    onclick=f"setCookie('pessoa_language','{other}')")  # fmt: skip
@@ -390,8 +390,8 @@ def _foot(visit: Visit) -> Html:
     out: Html = Html("")
     if visit.center.accounts.demands_login:
         out = tag("a", icon("logout"), href="/logout", title=t("Log out"), aria_label=t("Log out"), cls="tool")
-    who = tag("div", icon("person"), tag("span", visit.person.name), tag("small", t(visit.person.role)), cls="who")
-    return tag("div", who, tag("div", theme, language, api, out, cls="tools"), cls="side-foot")
+    user = tag("div", icon("person"), tag("span", visit.person.name), tag("small", t(visit.person.role)), cls="who")
+    return tag("div", user, tag("div", theme, language, api, out, cls="tools"), cls="side-foot")
 
 
 def _palette(visit: Visit) -> Callable[[], Awaitable[None]]:

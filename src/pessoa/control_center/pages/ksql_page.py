@@ -157,7 +157,7 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
     return found.end()
 
 
-def _draw_editor(visit: Visit, away: str | None) -> ui.codemirror:
+def _draw_editor(visit: Visit, unavailable: str | None) -> ui.codemirror:
     t = visit.t
 
     def stop() -> None:
@@ -167,7 +167,9 @@ def _draw_editor(visit: Visit, away: str | None) -> ui.codemirror:
         editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme="vscodeLight", line_wrapping=True)
         editor.style("height:200px").classes("editor")
         with ui.element("div").classes("actions").style("margin-top:12px"):
-            visit.button(t("Run"), lambda: desk.start(str(editor.value or ""), bool(beginning.value)), why_not=away)
+            visit.button(
+                t("Run"), lambda: desk.start(str(editor.value or ""), bool(beginning.value)), why_not=unavailable
+            )
             visit.button(t("Stop"), stop, "reader", primary=False)
             beginning = ui.checkbox(t("From the beginning"), value=True)
             view = ui.toggle({key: t(words) for key, words in VIEWS}, value="table")
@@ -271,8 +273,8 @@ def _answers(answer: Any) -> Html:
         lists = [key for key, value in one.items() if isinstance(value, list) and value and isinstance(value[0], dict)]
         status = one.get("commandStatus")
         if isinstance(status, dict):
-            good = status.get("status") in ("SUCCESS", "QUEUED", "EXECUTING")
-            parts.append(notice(str(status.get("message", "")), "good" if good else "bad"))
+            is_good = status.get("status") in ("SUCCESS", "QUEUED", "EXECUTING")
+            parts.append(notice(str(status.get("message", "")), "good" if is_good else "bad"))
         elif lists:
             items = one[lists[0]]
             keys = list(items[0])[:8]

@@ -96,22 +96,22 @@ class QueryRows:
 def draw_rows(visit: Visit, found: QueryRows, view: str, column: str | None) -> Html:
     t = visit.t
     words = t("{n} rows; the last {m} are shown.", n=f"{found.count:,}", m=min(found.count, ROWS))
-    told = tag("p", words, *(f" {one}." for one in found.notes), cls="dim")
+    summary = tag("p", words, *(f" {one}." for one in found.notes), cls="dim")
     numbers = found.number_columns()
     chosen = column if column in numbers else numbers[0] if numbers else None
     empty = t("No row fits.") if found.is_done else t("No row yet.")
     if found.lines and not found.rows:
-        return card(t("Result"), told, tag("pre", "\n".join(found.lines)))
+        return card(t("Result"), summary, tag("pre", "\n".join(found.lines)))
     if view != "table" and chosen is None:
-        lacking = tag("p", t("There is no column of numbers to draw."), cls="empty")
-        return card(t("Result"), told, lacking if found.rows else tag("p", empty, cls="empty"))
+        no_numbers = tag("p", t("There is no column of numbers to draw."), cls="empty")
+        return card(t("Result"), summary, no_numbers if found.rows else tag("p", empty, cls="empty"))
     if view == "bars" and chosen is not None:
-        return card(t("Result"), told, _draw_bars(found, chosen))
+        return card(t("Result"), summary, _draw_bars(found, chosen))
     if view == "line" and chosen is not None:
-        return card(t("Result"), told, chart(chosen, found.line(chosen), "", "b", empty))
+        return card(t("Result"), summary, chart(chosen, found.line(chosen), "", "b", empty))
     cells: list[list[Cell]] = [[cell_text(one) for one in row] for _, row in found.rows]
     right = tuple(at for at, name in enumerate(found.columns) if name in numbers)
-    return card(t("Result"), told, table(found.columns, cells, empty=empty, numbers=right))
+    return card(t("Result"), summary, table(found.columns, cells, empty=empty, numbers=right))
 
 
 def _draw_bars(found: QueryRows, column: str) -> Html:

@@ -135,7 +135,9 @@ async def _content(visit: Visit) -> Html:
     await center.watch.ends(ends_of)
     for name in ends_of:
         rates[name] = center.watch.topic_rate(name)
-    away = [one.note for one in await center.services.states() if not one.is_up and one.name != "Schema Registry"]
+    unavailable = [
+        one.note for one in await center.services.states() if not one.is_up and one.name != "Schema Registry"
+    ]
     rows: list[list[Cell]] = [
         [badge(t(one.kind)), one.name, ", ".join(one.reads), ", ".join(one.writes), one.state] for one in found
     ]
@@ -149,7 +151,7 @@ async def _content(visit: Visit) -> Html:
         card(t("Readers and writers"), table([t("Kind"), t("Name"), t("Reads"), t("Writes"), t("State or lag")], rows,
                                              empty=t("There are none.")), cls="desk-only"),
         card(t("Topics that nothing reads"), tag("p", ", ".join(unread[:200]) or "–", cls="dim")),
-        *(notice(words) for words in away),
+        *(notice(words) for words in unavailable),
     )  # fmt: skip
 
 
@@ -178,21 +180,21 @@ def draw(graph: Graph, rates: dict[str, float | None]) -> Html:
     place = {column: number for number, column in enumerate(columns)}
     free = (_LEAST_WIDTH - len(columns) * _WIDE) / max(1, len(columns) - 1)
     gap = min(_MOST_GAP, max(_GAP_X, round(free)))
-    spots = [(place[one.column] * (_WIDE + gap) + 4, one.row * (_HIGH + _GAP_Y) + 4) for one in graph.nodes]
+    positions = [(place[one.column] * (_WIDE + gap) + 4, one.row * (_HIGH + _GAP_Y) + 4) for one in graph.nodes]
     wide = len(columns) * (_WIDE + gap) - gap + 8
-    high = max(y for _, y in spots) + _HIGH + 8
+    high = max(y for _, y in positions) + _HIGH + 8
     parts: list[Cell] = []
     for before, after in graph.edges:
-        (x1, y1), (x2, y2) = spots[before], spots[after]
+        (x1, y1), (x2, y2) = positions[before], positions[after]
         middle = (x1 + _WIDE + x2) / 2
-        live = any(rates.get(graph.nodes[at].name) for at in (before, after) if graph.nodes[at].kind == "topic")
+        has_traffic = any(rates.get(graph.nodes[at].name) for at in (before, after) if graph.nodes[at].kind == "topic")
         parts.append(
             Html('<path class="wire{}" d="M{} {} C{} {},{} {},{} {}"/>').format(
-                " live" if live else "", x1 + _WIDE, y1 + _HIGH / 2, middle, y1 + _HIGH / 2, middle, y2 + _HIGH / 2, x2,
-                y2 + _HIGH / 2,
+                " live" if has_traffic else "", x1 + _WIDE, y1 + _HIGH / 2, middle, y1 + _HIGH / 2, middle,
+                y2 + _HIGH / 2, x2, y2 + _HIGH / 2,
             )
         )  # fmt: skip
-    for node, (x, y) in zip(graph.nodes, spots, strict=True):
+    for node, (x, y) in zip(graph.nodes, positions, strict=True):
         name = node.name if len(node.name) <= 24 else f"{node.name[:23]}…"
         note = rate_text(rates.get(node.name)) if node.kind == "topic" else f"{node.kind} {node.state}"
         box = Html(

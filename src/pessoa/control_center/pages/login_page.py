@@ -82,8 +82,8 @@ def register(center: Center, app: FastAPI) -> None:
     app.add_api_route("/login", log_in, methods=["POST"], include_in_schema=False, response_model=None)
     app.add_api_route("/login/oidc", to_provider, methods=["GET"], include_in_schema=False, response_model=None)
     if center.oidc is not None:
-        back = "/login/oidc/callback"
-        app.add_api_route(back, from_provider, methods=["GET"], include_in_schema=False, response_model=None)
+        callback_path = "/login/oidc/callback"
+        app.add_api_route(callback_path, from_provider, methods=["GET"], include_in_schema=False, response_model=None)
     app.add_api_route("/logout", log_out, methods=["GET"], include_in_schema=False, response_model=None)
 
 
@@ -105,11 +105,11 @@ def safe_path(path: str | None) -> str:
 
 def _form(request: Request, problem: HttpProblem | None = None, *, has_provider: bool = False) -> str:
     t = Text(chosen_language(request.cookies.get("pessoa_language"), request.headers.get("accept-language")))
-    told = ""
+    message = ""
     if problem is not None:
-        told = notice(t("Name or password is wrong.") if problem.status == 401 else problem.message, "bad")
+        message = notice(t("Name or password is wrong.") if problem.status == 401 else problem.message, "bad")
     elif request.query_params.get("next"):
-        told = notice(t("Please log in to go on."))
+        message = notice(t("Please log in to go on."))
     field = Html('<label>{0}<br><input name="{1}" type="{2}" autocomplete="{3}" required style="width:100%"></label>')
     form = Html('<form method="post">{}{}<button class="btn">{}</button></form>').format(
         field.format(t("Name"), "name", "text", "username"),
@@ -119,7 +119,7 @@ def _form(request: Request, problem: HttpProblem | None = None, *, has_provider:
         after = quote(safe_path(request.query_params.get("next")))
         form = form + tag("p", tag("a", t("Log in with single sign-on"), href=f"/login/oidc?next={after}", cls="link"))
     theme = request.cookies.get("pessoa_theme", "light")
-    body = tag("main", tag("span", "P", cls="logo"), tag("h1", "Pessoa"), told, form, cls="login")
+    body = tag("main", tag("span", "P", cls="logo"), tag("h1", "Pessoa"), message, form, cls="login")
     head = f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE.read_text()}</style>'
     name = theme if theme in ("light", "dark") else "light"
     return (

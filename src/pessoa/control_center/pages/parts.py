@@ -26,12 +26,12 @@ def join(parts: Iterable[Cell]) -> Markup:
 def tag(name: str, *content: Cell, **attributes: object) -> Markup:
     """Return an HTML element: `tag("a", "text", href=url, cls="link")`. Attributes that are None are left out, `_`
     in names becomes `-`."""
-    said = join(
+    attribute_text = join(
         Markup(' {}="{}"').format("class" if key == "cls" else key.rstrip("_").replace("_", "-"), value)
         for key, value in attributes.items()
         if value is not None
     )
-    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), said, join(content))  # noqa: S704 - names of tags are ours
+    return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), attribute_text, join(content))  # noqa: S704 - names of tags are ours
 
 
 def link(text: Cell, href: str, cls: str = "link") -> Markup:

@@ -111,7 +111,7 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
         name = ui.input(t("Subject"), value=subject).props("outlined").style("width:100%")
         kind = ui.select(["AVRO", "JSON", "PROTOBUF"], value="AVRO", label=t("Type")).props("outlined")
         schema = ui.textarea(t("Schema"), value=text).props("outlined rows=14").classes("mono").style("width:100%")
-        told = visit.html()
+        result_html = visit.html()
 
         def typed() -> RegisteredSchema:
             return RegisteredSchema(schema.value or "", schema_type=str(kind.value))
@@ -127,11 +127,11 @@ def _open_registering(visit: Visit, subject: str, text: str = "") -> None:
             try:
                 verdict = await registry.ask(question)
             except HttpProblem as problem:
-                told.set_content(str(notice(problem.message, "bad")))
+                result_html.set_content(str(notice(problem.message, "bad")))
                 return
             fits = verdict.is_compatible
             words = t("It is compatible.") if fits else t("It is not compatible.")
-            told.set_content(str(notice(f"{words} {'; '.join(verdict.messages)}", "good" if fits else "bad")))
+            result_html.set_content(str(notice(f"{words} {'; '.join(verdict.messages)}", "good" if fits else "bad")))
 
         async def register_it() -> None:
             named = subject_name()

@@ -50,8 +50,8 @@ async def _draw_settings(visit: Visit) -> None:
     ]
     visit.html(card(t("Services"), table([t("Service"), t("State"), t("Address"), ""], services, empty="")))
     with ui.element("section").classes("card"):
-        told = t("What readers and editors do not see, on each line: topics, a colon, and fields.")
-        visit.html(tag("div", tag("h2", t("Masking")), tag("p", told, cls="dim")))
+        explanation = t("What readers and editors do not see, on each line: topics, a colon, and fields.")
+        visit.html(tag("div", tag("h2", t("Masking")), tag("p", explanation, cls="dim")))
         masks = ui.textarea(value=center.state.stored.masks, placeholder="orders: value.card.number\n*: headers.auth")
         masks.props(f'outlined rows=4 aria-label="{t("Masking")}"').classes("mono").style("width:100%")
 

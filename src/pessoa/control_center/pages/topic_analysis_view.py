@@ -58,12 +58,12 @@ def _content(visit: Visit, scan: AnalysisScan) -> Html:
     t, progress = visit.t, scan.progress
     words = t("{n} of {m} messages read", n=f"{progress.scanned:,}", m=f"{progress.total:,}")
     if progress.error:
-        told = notice(progress.error, "bad")
+        status = notice(progress.error, "bad")
     elif progress.is_done:
-        told = notice(f"{words} · {progress.seconds:.1f} s · {bytes_text(progress.bytes)}", "good")
+        status = notice(f"{words} · {progress.seconds:.1f} s · {bytes_text(progress.bytes)}", "good")
     else:
-        told = notice(f"{words} · {progress.scanned / max(1, progress.total):.0%}", "warning")
-    return tag("div", told, _figures(visit, scan.report()) if progress.scanned else "")
+        status = notice(f"{words} · {progress.scanned / max(1, progress.total):.0%}", "warning")
+    return tag("div", status, _figures(visit, scan.report()) if progress.scanned else "")
 
 
 def _figures(visit: Visit, found: TopicReport) -> Html:

@@ -20,7 +20,7 @@ def open_copy(visit: Visit, topic: str) -> None:
         cluster.style("width:100%;margin-bottom:10px")
         cluster.set_visibility(len(names) > 1)
         target = ui.input(t("To the topic")).props("outlined dense").style("width:100%")
-        told = visit.html()
+        progress_html = visit.html()
 
         async def begin() -> None:
             stop()
@@ -36,7 +36,7 @@ def open_copy(visit: Visit, topic: str) -> None:
             if not visit.has_session():
                 stop()
             for one in running:
-                told.set_content(str(_state(visit, one)))
+                progress_html.set_content(str(_state(visit, one)))
                 if one.progress.is_done:
                     timer.deactivate()
 

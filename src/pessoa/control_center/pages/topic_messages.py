@@ -38,11 +38,11 @@ MAX_UPLOAD = 5 << 20
 class MessageView:
     """The part of the page that shows the messages and the progress of one scan."""
 
-    def __init__(self, visit: Visit, scan: Scan, shown: ui.html, told: ui.html) -> None:
+    def __init__(self, visit: Visit, scan: Scan, list_html: ui.html, progress_html: ui.html) -> None:
         self._visit = visit
         self.scan = scan
-        self._shown = shown
-        self._told = told
+        self._list_html = list_html
+        self._progress_html = progress_html
         self.kept: deque[Message] = deque(maxlen=KEPT if scan.query.start == "live" else max(scan.query.limit, 1))
         self._seen = -1
         self.received = 0
@@ -57,10 +57,10 @@ class MessageView:
             self._keep(waiting)
         self.received += len(waiting)
         state = self.received * 2 + self.scan.progress.is_done
-        self._told.set_content(str(self._progress()))
+        self._progress_html.set_content(str(self._progress()))
         if state != self._seen:
             self._seen = state
-            self._shown.set_content(str(self._list()))
+            self._list_html.set_content(str(self._list()))
 
     def _keep(self, waiting: list[Message]) -> None:
         for one in waiting:
@@ -97,7 +97,7 @@ async def draw(visit: Visit, topic: str) -> None:
     t = visit.t
     visit.html(_form(visit, topic))
     with ui.element("div").classes("spread"):
-        told = visit.html()
+        progress_html = visit.html()
         actions = ui.element("div").classes("actions")
     shown = visit.html()
     try:
@@ -105,7 +105,7 @@ async def draw(visit: Visit, topic: str) -> None:
     except BadFilter as wrong:
         visit.html(notice(str(wrong), "bad"))
         return
-    view = MessageView(visit, await visit.center.messages(visit.person, query), shown, told)
+    view = MessageView(visit, await visit.center.messages(visit.person, query), shown, progress_html)
     visit.at_end(view.scan.stop)
 
     def step() -> None:

@@ -195,12 +195,12 @@ async def _open_replicas(visit: Visit, topic: str) -> None:
 def _open_removal(visit: Visit, topic: str, *, empties: bool) -> None:
     t = visit.t
     with ui.dialog() as dialog, ui.element("div").classes("sheet"):
-        told = t("All its messages are lost.") if empties else t("The topic and all its messages are lost.")
-        visit.html(tag("div", tag("h2", t("Empty") if empties else t("Delete")), notice(told, "bad")))
-        typed = ui.input(t("Type {name} to go on", name=topic)).props("outlined autofocus").style("width:100%")
+        warning = t("All its messages are lost.") if empties else t("The topic and all its messages are lost.")
+        visit.html(tag("div", tag("h2", t("Empty") if empties else t("Delete")), notice(warning, "bad")))
+        name_input = ui.input(t("Type {name} to go on", name=topic)).props("outlined autofocus").style("width:100%")
 
         async def remove() -> None:
-            if typed.value != topic:
+            if name_input.value != topic:
                 ui.notify(t("That is not the name of the topic."), type="negative")
                 return
             center = visit.center
@@ -222,8 +222,8 @@ async def _schemas(visit: Visit, topic: str) -> Html:
         try:
             found = await visit.center.services.registry.ask(by_version(subject))
         except HttpProblem as problem:
-            told = t("No schema is registered for it.") if problem.status == 404 else problem.message
-            cards.append(card(t(part), tag("p", told, cls="empty")))
+            text = t("No schema is registered for it.") if problem.status == 404 else problem.message
+            cards.append(card(t(part), tag("p", text, cls="empty")))
             continue
         from pessoa.control_center.pages.schemas_page import pretty
 
