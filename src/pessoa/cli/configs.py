@@ -86,7 +86,7 @@ def main(given: Given) -> int:
             else:
                 _alter(cluster, given, targets)
     except UsageError as error:
-        # This tool shows its help only to those who named no action.
+        # This tool prints its help only if no action was named.
         raise UsageError(str(error), with_help="exactly one action" in str(error)) from None
     except KafkaFailure as failure:
         sys.stdout.flush()

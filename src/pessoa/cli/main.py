@@ -73,7 +73,7 @@ class LateGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # A shell that asks for completions wants to hear None, as click itself says it.
+        # A shell that requests completions expects None, as click itself returns it.
         if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 

@@ -64,7 +64,7 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
     from pessoa.web.serving import serve_until_signalled
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    # Spark's client says so when Spark is gone, which the engine notices and says by itself.
+    # Spark's client logs it when Spark has ended; the engine notices and reports that itself.
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
     home = Path(chosen["home"]) if chosen["home"] else pessoa_home() / "pipelines"
     config = chosen["command_config"]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DEFAULT_CLUSTER = "localhost:9092"
 DEFAULT_CLUSTER_VARIABLE = "PESSOA_BOOTSTRAP_SERVER"
 _INTERRUPTED = 130
-# How librdkafka tells of a broker that it cannot reach, with a scheme where there is more than TCP:
+# librdkafka's message about a broker that it cannot reach, with a scheme unless it is plain TCP:
 # `ssl://host:9092/bootstrap: Connect to ipv4#127.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)`
 _ATTEMPT = re.compile(r"(\w+://)?(?P<address>[^/]+)/\w+: (?P<reason>.*?)( \(after |$)", re.DOTALL)
 _SILENCE_TOLD_AGAIN_S = 30.0
@@ -125,7 +125,7 @@ def default_cluster() -> str:
 
 
 def warn(sentence: str) -> None:
-    # In one piece, because a console tool may have two threads with something to say.
+    # In one write, because a console tool may have two threads that print.
     sys.stderr.write(f"{sentence}\n")
 
 

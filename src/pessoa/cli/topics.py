@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pessoa.client.cluster_client import Cluster
     from pessoa.client.topic_admin import Assignment, PartitionInfo, TopicInfo
 
-# Others are refused before any broker is asked, as Apache's tool does; and the shell completes them.
+# Others are refused before a request is sent, as Apache's tool does; and the shell completes these.
 TOPIC_SETTINGS = """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     delete.retention.ms file.delete.delay.ms flush.messages flush.ms follower.replication.throttled.replicas

@@ -106,7 +106,7 @@ def _consume(consumer: ShareConsumer, chosen: argparse.Namespace, mode: str) -> 
             consumer.commit_sync(_COMMIT_S)
         elif mode == "async":
             consumer.commit_async()
-    # librdkafka does not tell what it acknowledges while it closes.
+    # librdkafka does not report what it acknowledges while it closes.
     consumer.commit_sync(_COMMIT_S)
 
 

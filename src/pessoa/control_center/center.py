@@ -69,7 +69,7 @@ S = TypeVar("S", bound=Scan)
 
 WATCHED_S = 2.0
 UNWATCHED_S = 30.0
-# A page that is open says so at least this often.
+# An open page calls `look` at least this often.
 LOOK_S = 6.0
 SCRAM_ITERATIONS = 8192
 # Each has a thread and a consumer of its own.
@@ -169,7 +169,7 @@ class Center:
                 await self.watch.sample()
                 await self.check_alerts()
             except HttpProblem as problem:
-                # Brokers that do not answer: the pages say so themselves.
+                # Brokers that do not answer: the pages report that themselves.
                 log.debug("no sample: %s", problem.message)
             except Exception:
                 log.exception("a sample could not be taken")

@@ -39,7 +39,7 @@ METADATA_S = 1.5
 ENDS_S = 1.5
 SIZES_S = 10.0
 GROUPS_S = 2.0
-# More than these are not asked for at once: one ListOffsets stays below a megabyte.
+# At most so many partitions in one request: one ListOffsets stays below a megabyte.
 ENDS_AT_ONCE = 20_000
 STATES_KEPT = 50
 GROUPS_REMEMBERED = 2000
@@ -520,7 +520,7 @@ def _ask_groups(cluster: Cluster) -> dict[str, GroupOffsets]:
         committed: Mapping[TopicPartition, Committed] = {}
         starts: Mapping[TopicPartition, StartOffset] = {}
         if number < GROUPS_SAMPLED:
-            # A group that has gone, or whose coordinator is moving, is shown without its lag.
+            # A group that was deleted, or whose coordinator is moving, is shown without its lag.
             with contextlib.suppress(KafkaFailure):
                 if listing.kind.lower() == "share":
                     starts = share_offsets(cluster, listing.group_id)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pessoa.base.json_value import JsonValue
 
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
-# Headers that say why a record was not taken, when errors.deadletterqueue.context.headers.enable is set.
+# Headers with the reason why a record was not written, if errors.deadletterqueue.context.headers.enable is set.
 REASON_HEADERS = ("__connect.errors.exception.message", "__connect.errors.stage", "__connect.errors.topic")
 HIDDEN = "••••"
 # `ssl.keystore.key` and `http.headers` are secrets, `key.converter` and `errors.….headers.enable` are none.

@@ -88,7 +88,7 @@ class GlueSchemas:
         self._keys = keys
         self._endpoint = endpoint or f"https://glue.{region}.amazonaws.com"
         self._readers: WeightedCache[tuple[str, Callable[[bytes], JsonValue]]] = WeightedCache(_SCHEMA_BYTES)
-        # Why an id cannot be read, and until when it is not asked for again.
+        # Why an id cannot be read, and until when it is not requested again.
         self._refused: dict[UUID, tuple[float, str]] = {}
 
     def __repr__(self) -> str:

@@ -150,7 +150,7 @@ class LdapConnection:
         try:
             self._send(tlv(_UNBIND, b""))
         except OSError:
-            # The directory has gone first.
+            # The directory has closed the connection first.
             pass
         finally:
             self._socket.close()

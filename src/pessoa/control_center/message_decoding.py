@@ -172,7 +172,7 @@ def _json(data: bytes) -> Decoded | None:
 
 def _msgpack(data: bytes) -> Decoded:
     try:
-        # What JSON has no word for becomes a text.
+        # Types that JSON does not have become texts.
         return Decoded("msgpack", msgspec.to_builtins(msgspec.msgpack.decode(data), str_keys=True))
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as wrong:
         return Decoded("hex", data[:_HEX_BYTES].hex(" "), trouble=f"This is not MessagePack: {wrong}")

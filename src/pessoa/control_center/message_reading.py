@@ -65,7 +65,7 @@ class Message(msgspec.Struct, frozen=True):
     value_format: str = "text"
     schema_id: int | None = None
     trouble: str | None = None
-    # The value was cut for the list; asking for the message alone brings all of it.
+    # The value was truncated for the list; reading the message alone returns all of it.
     is_cut: bool = False
 
     def fields(self, topic: str) -> dict[str, JsonValue]:

@@ -81,6 +81,6 @@ class OidcLogin:
                 answer = (await http.post(self._provider.token_url, data=form)).raise_for_status().json()
             token = answer["id_token"]
         except (httpx.HTTPError, ValueError, KeyError, TypeError):
-            # What the provider says may hold secrets.
+            # The provider's response may contain secrets.
             raise HttpProblem(502, "The provider of logins gave no token for this login.") from None
         return str(token), login.after

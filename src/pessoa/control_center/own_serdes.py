@@ -102,7 +102,7 @@ class OwnSerdes:
         """Return the value that the serde decodes. Raises `SerdeFailed` for any error of the serde, and for a result
         that JSON cannot hold."""
         try:
-            # What JSON has no word for, such as a datetime, becomes a text.
+            # Types that JSON does not have, such as a datetime, become texts.
             return cast("JsonValue", msgspec.to_builtins(self._serdes[name].decode(data), str_keys=True))
         except Exception as failure:
             raise SerdeFailed(_sentence(name, failure)) from failure

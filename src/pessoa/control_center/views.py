@@ -16,7 +16,7 @@ class BrokerView(msgspec.Struct, frozen=True):
     replicas: int
     # Replicas that are not in sync.
     behind: int
-    # None where the broker does not tell (its log directories could not be asked).
+    # None if the broker did not return its log directories.
     disk_bytes: int | None = None
     disk_total: int | None = None
     disk_free: int | None = None

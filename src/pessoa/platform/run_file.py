@@ -99,7 +99,7 @@ def is_running(home: Path) -> bool:
     except OSError:
         return False
     try:
-        # Shared, so that two who look at once do not take each other for the supervisor.
+        # Shared, so that two processes that look at once do not take each other for the supervisor.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True

@@ -155,7 +155,7 @@ def _authority(files: SecuredFiles, now: datetime) -> Authority:
                 f" {files.folder} away for a new one: then every client needs its new files."
             ) from None
     authority = Authority.make(f"Pessoa cluster in {files.folder.parent.name}"[:64], now)
-    # The certificate last: it is what says that this home is a secured one.
+    # The certificate last: a home is secured if it has one.
     write_private(files.authority_key, authority.key_pem())
     write_private(files.authority, authority.certificate_pem(), PUBLIC_FILE)
     return authority

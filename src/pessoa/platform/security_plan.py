@@ -239,7 +239,7 @@ def listener_settings(client_port: int, tutorial_port: int, controller_port: int
     names = (CLIENT_LISTENER, TUTORIAL_LISTENER, CONTROLLER_LISTENER)
     ports = zip(names, (client_port, tutorial_port, controller_port), strict=True)
     return {
-        # A broker that is given a file has no roles but those that it is told.
+        # A broker with a settings file has no roles but those in the file.
         "process.roles": "broker,controller",
         "listeners": ",".join(f"{name}://{host}:{port}" for name, port in ports),
         "advertised.listeners": ",".join(f"{name}://{host}:{client_port}" for name in names[:2]),

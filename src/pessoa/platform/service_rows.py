@@ -21,7 +21,7 @@ Probe = Callable[[str, int], Awaitable[bool]]
 
 # A probe that hangs must not hold up the next attempt; on the loopback an answer takes microseconds.
 PROBE_TIMEOUT_S = 1.0
-# A version that every broker of the last years answers; nothing of what came later is asked for here.
+# A version that every broker of recent years answers; no field of later versions is needed here.
 METADATA_VERSION = 9
 
 

@@ -54,8 +54,8 @@ class Patience:
     """How long the supervisor waits, in seconds."""
 
     ready_s: float = 60.0
-    # Services write down what they have promised, also on a machine that is busy with other things. Who is in a hurry
-    # presses Ctrl-C again.
+    # Services flush acknowledged data to disk before they end, also on a busy machine. A user who does not want to
+    # wait presses Ctrl-C again.
     stop_s: float = 20.0
     first_restart_s: float = 0.5
     longest_restart_s: float = 30.0
@@ -152,7 +152,7 @@ class Supervisor:
             await self._start_all()
             if not self._stop.is_set():
                 self._phase = "ready"
-                # Told first: `pessoa up --detach` shows what was told as soon as it reads that all is ready.
+                # Printed first: `pessoa up --detach` shows the output as soon as `run.json` has the phase ready.
                 self._tell(self._summary())
                 self._write()
                 await self._watch()

@@ -77,7 +77,7 @@ def life_ms(request: Request, now_ms: int) -> float:
 class StreamedResponse(Response):
     """A response that goes on using the clients of its request while it is being sent."""
 
-    # Called when the last has been sent, or the caller has gone.
+    # Called when the last byte has been sent, or the caller has disconnected.
     on_end: Callable[[], object] = staticmethod(lambda: None)
 
 

@@ -202,7 +202,7 @@ class Consumers:
             except asyncio.CancelledError as told:
                 cancelled = told
         if cancelled is not None:
-            # No caller hears of it any more.
+            # The caller does not wait for the result any more.
             future.exception()
             raise cancelled
         return future.result()

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 LOOK_UP_TIMEOUT_S = 10.0
 # A broker that creates a topic answers before its partitions have leaders.
 CREATION_TIMEOUT_S = 10.0
-# Doubled with each answer that says that the topic is unknown.
+# Doubled with each response in which the topic is unknown.
 RETRY_S = 0.05
-# Brokers learn of a new topic one after the other, so one that says no may not have heard; and Apache's brokers say no
-# as long as the controller has not created what they asked for. After so many, in three quarters of a second, it is no.
+# Brokers learn of a new topic one after the other, so one that does not know it may not have learnt of it yet; and
+# Apache's brokers do not know a topic until the controller has created it for them. After so many responses, within
+# three quarters of a second, the topic does not exist.
 UNKNOWN_ANSWERS = 5
 
 

@@ -26,7 +26,7 @@ from pessoa.rest_proxy.proxy_problems import kafka_error
 
 logger = logging.getLogger(__name__)
 
-# The timer's intervals: what a report may come too late by, and how rarely a cluster is asked that does not answer.
+# The timer's intervals: how late a delivery report may be noticed, and how often a silent cluster is polled.
 FIRST_POLL_S = 0.0005
 SLOWEST_POLL_S = 0.02
 # Callbacks that librdkafka has beside reports (tokens, errors) must be served now and then as well.
@@ -85,7 +85,7 @@ class Delivery:
                 return
             partition, offset = message.partition(), message.offset()
             assert partition is not None
-            # With acks=0 no broker says where the record is.
+            # With acks=0 no broker returns the record's offset.
             self.note_outcome(index, Written(partition, -1 if offset is None else offset, message.timestamp()[1]))
 
         return report

@@ -82,7 +82,7 @@ class Config:
     producer: ClientSettings = field(default_factory=dict)
     consumer: ClientSettings = field(default_factory=dict)
     admin: ClientSettings = field(default_factory=dict)
-    # The same again for our own client, which speaks the JVM's words.
+    # The same settings for our own client, under the JVM's names.
     java_admin: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -131,7 +131,7 @@ group_not_found = Problem(404, 40405, "Consumer group {} not found.")
 format_mismatch = Problem(
     406, 40601, "The requested embedded data format does not match the deserializer for this consumer instance"
 )
-# A record that is not what its consumer's format says, or whose schema cannot be had.
+# A record that is not of its consumer's format, or whose schema cannot be fetched.
 undecodable = Problem(408, 40801, "Error deserializing message: {}")
 instance_exists = Problem(
     409, 40902, "Consumer with specified consumer ID already exists in the specified consumer group."

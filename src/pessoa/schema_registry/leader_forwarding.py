@@ -28,7 +28,7 @@ log = logging.getLogger("pessoa.schema_registry")
 OFFSET = "x-pessoa-offset"
 _RETRY_S = 0.25
 _CATCH_UP_S = 2.0
-# What a leader says when it is none, or has just lost a transaction.
+# The error codes of an instance that is not the leader, or has just lost a transaction.
 _TRY_AGAIN = {50001, 50003, 50004}
 
 

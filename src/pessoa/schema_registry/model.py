@@ -116,7 +116,7 @@ class ModeValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class DeleteSubjectValue(msgspec.Struct, frozen=True):
     subject: str
-    # Every version up to this one is gone.
+    # Every version up to this one is deleted.
     version: int
 
 

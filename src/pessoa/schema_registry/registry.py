@@ -71,7 +71,7 @@ class Registry:
         self._term: asyncio.Task[None] | None = None
         self.leader: Identity | None = None
         self._wants_to_lead = False
-        # Whether the group has said anything yet, be it that no instance leads.
+        # Whether the election has announced a leader, or that there is none.
         self._has_announcement = False
         # Whether this instance was elected and could not write.
         self._has_failed = False

@@ -103,7 +103,7 @@ class State:
         self.contexts: dict[str, ContextState] = {}
         self.configs: dict[str | None, ConfigValue] = {}
         self.modes: dict[str | None, ModeValue] = {}
-        # (subject, version) → who refers to it
+        # (subject, version) → the versions that refer to it
         self.referrers: dict[SchemaKey, dict[SchemaKey, None]] = {}
         self.declared_contexts: dict[str, None] = {}
         # kind of private record → name → text

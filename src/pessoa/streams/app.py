@@ -291,7 +291,7 @@ class App:
         if not is_cut(sink, real_time=self.wants_real_time):
             return runs(self.why_slow(sink))
         try:
-            # Which types the columns have makes no difference to where a plan is cut.
+            # The types of the columns do not change how a plan is divided into queries.
             parts = self.queries_of(sink, lambda node: dict.fromkeys(shape(node).columns, "STRING"))
         except ColumnsUnknown:
             return "runs in several queries"

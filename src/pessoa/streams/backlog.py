@@ -27,7 +27,7 @@ class Backlog:
         self._last_reports: dict[str, tuple[int, float]] = {}
         # The records that were before a query when it was first seen to catch up.
         self._totals: dict[str, int] = {}
-        # Since when a query runs without a batch, and when that was last said.
+        # Since when a query runs without a batch, and when that was last reported.
         self._waiting: dict[str, tuple[float, float]] = {}
 
     def __repr__(self) -> str:

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Self, TextIO
 
-# Behind that of `slow_steps`, so that nothing is said twice, and two seconds with the time between two looks.
+# Longer than that of `slow_steps`, so that nothing is printed twice; with the time between two checks two seconds.
 INTERVAL_S = 1.9
 LOOK_S = 0.1
-# What the engine says when a query needs Spark, and when that goes on with it (`pipelines.spark_link`).
+# The engine's sentences when a query needs Spark, and when the query goes on with it (`pipelines.spark_link`).
 STARTING_SPARK, SPARK_IS_READY = ("Starting Spark", "Connecting to Spark"), "Spark is ready"
 
 

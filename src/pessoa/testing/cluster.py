@@ -143,7 +143,7 @@ class Cluster:
         for node in nodes:
             node.resume()
         if len(nodes) > 1:
-            # None of them may be gone before the others have said goodbye to the controller.
+            # No broker may stop before the others have finished their controlled shutdown.
             _call_each(nodes, Broker.leave)
         _call_each(nodes, Broker.stop)
 

@@ -44,7 +44,7 @@ class _Service(ABC):
     def __enter__(self) -> Self:
         from pessoa.web.serving import ThreadedServer, bind
 
-        # Bound before there is an app: a registry tells the others at which port it is found.
+        # Bound before the app is made: a registry announces its port to the others.
         listening = bind(_HOST, 0)
         port = listening.getsockname()[1]
         server = ThreadedServer(lambda: self._make(port), listening=listening)
@@ -71,7 +71,7 @@ class SchemaRegistry(_Service):
         super().__init__(
             {
                 "host.name": _HOST,
-                # Sooner than the server's patience ends, or the test would not hear that it is Kafka which is away.
+                # Sooner than the server's own timeout, or the test would not learn that Kafka does not answer.
                 "kafkastore.init.timeout.ms": "30000",
                 **(settings or {}),
                 "kafkastore.bootstrap.servers": bootstrap_servers,

@@ -101,5 +101,5 @@ def _wait(home: Path, name: str, state: str) -> bool:
 def _run(home: Path) -> Run:
     from pessoa.platform.run_file import Run, read_run
 
-    # It is gone for a moment when the supervisor has just ended.
+    # The file is missing for a moment when the supervisor has just ended.
     return read_run(home) or Run(os.getpid(), "stopping", 0.0)

@@ -194,7 +194,7 @@ def _send(producer: Producer, topic: str, record: Line, failed: Callable[[KafkaE
                 topic, value=record.value, key=record.key, headers=record.headers or None, on_delivery=failed
             )
         except BufferError:
-            # Not left to the listener alone, which ends if it cannot say what it heard (a closed standard error).
+            # Not left to the listener alone, which ends if it cannot print an error (a closed standard error).
             _wait_interruptibly(producer.poll, _POLL_S)
         else:
             return

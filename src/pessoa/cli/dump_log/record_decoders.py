@@ -167,7 +167,7 @@ def _open_consumer_protocol(values: dict[str, Any]) -> None:
         for name, kind in parts.items():
             data = member[name]
             version = int.from_bytes(data[:2], "big", signed=True)
-            # A client may say what it likes here. What is not of this protocol stays as the bytes it is.
+            # A client may send any bytes here. Those that are not of this protocol stay bytes.
             if len(data) >= 2 and version in kind.versions:
                 try:
                     member[name] = as_values(kind.decode(data[2:], version), version)

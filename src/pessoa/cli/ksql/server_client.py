@@ -114,7 +114,7 @@ class KsqlClient:
             connection.close()
             raise ServerUnreachable(f"No ksql server answers at {self.url}: {failure}") from None
         except KeyboardInterrupt:
-            # The server ends a query whose client has gone.
+            # The server ends a query whose client has disconnected.
             connection.close()
             raise
 

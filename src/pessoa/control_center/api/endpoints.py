@@ -43,9 +43,9 @@ from pessoa.web.routing import UNDESCRIBED, Endpoint, Query
 
 Handle = Callable[[Center, Person, Request], Awaitable[object]]
 STARTS = ("newest", "earliest", "offset", "time")
-# Where the scope of a request has the `Person` who asks.
+# The key of the caller's `Person` in the scope of a request.
 CALLER = "pessoa.caller"
-# How soon a caller who has gone is noticed.
+# How soon a caller that has disconnected is noticed.
 _LOOK_S = 0.5
 
 

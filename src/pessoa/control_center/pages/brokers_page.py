@@ -107,8 +107,10 @@ async def _broker_details(visit: Visit, broker: BrokerView) -> Html:
         [one.api, f"{one.requests:,}", _ms(one.median_ms), _ms(one.p99_ms)]
         for one in await visit.center.metrics.requests(node)
     ]
-    request_table = table([t("Request"), t("Count"), "p50", "p99"], requests[:20],
-                          empty=t("This broker serves no /metrics (pessoa.metrics.port)."), numbers=(1, 2, 3))  # fmt: skip
+    request_table = table(
+        [t("Request"), t("Count"), "p50", "p99"], requests[:20],
+        empty=t("This broker serves no /metrics (pessoa.metrics.port)."), numbers=(1, 2, 3),
+    )  # fmt: skip
     return tag("div", head, card(t("Log directories"), directories), card(t("Requests"), request_table))
 
 

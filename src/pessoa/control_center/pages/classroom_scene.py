@@ -92,7 +92,7 @@ def _reader(visit: Visit, member: MemberState, y: float) -> Html:
 def _row(one: PartitionView, scene: Scene, x: float, y: float, count: int, *, is_fresh: bool) -> Html:
     """Return the last messages of a partition as cells with their keys, and an empty cell for the next message."""
     sent = {each.offset: each for each in scene.sent if each.partition == one.partition}
-    # What was acknowledged since the ends were asked counts.
+    # Messages that were acknowledged after the end offsets were fetched count too.
     end = max([one.latest or 0, *(offset + 1 for offset in sent)])
     cells = []
     for cell, offset in enumerate(range(max(0, end - count), end + 1)):

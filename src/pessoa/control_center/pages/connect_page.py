@@ -154,7 +154,7 @@ async def _password_keys(center: Center, plugin: str) -> frozenset[str]:
     try:
         return password_keys(await center.services.connect.ask("GET", f"/connector-plugins/{segment(plugin)}/config"))
     except HttpProblem:
-        # A plugin that the worker has no longer: names and values still tell.
+        # A plugin that the worker no longer has: secrets are still recognised by names and values.
         return frozenset()
 
 

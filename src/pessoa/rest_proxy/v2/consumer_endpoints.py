@@ -272,7 +272,7 @@ def _key(request: Request) -> Key:
 def _pattern(text: str) -> Pattern:
     try:
         found = compile_pattern(text)
-        # No name is longer; what can be told of this one can be told of all.
+        # Try the longest possible name: a pattern that can match it in time can match any name.
         found.matches_whole("x" * MAX_TOPIC_NAME)
     except BadPattern as wrong:
         raise unprocessable(f"topic_pattern cannot be used: {wrong}") from None

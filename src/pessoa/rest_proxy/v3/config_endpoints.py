@@ -193,7 +193,7 @@ class ConfigEndpoints:
     async def _change(self, request: Request, change: ConfigChange) -> Response:
         links = await links_of(self._proxy, request)
         resource = await self.resource(request)
-        # Kafka takes any key for a topic's deletion; callers are told when there is no such key.
+        # Kafka accepts any key when a topic's config is deleted; callers get an error for an unknown key.
         if resource.name:
             await self._find_config(request, links, resource, change.name)
         await clients_of(request).admin.alter_configs(resource.kind, resource.name, checked([change]))

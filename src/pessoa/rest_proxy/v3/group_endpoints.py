@@ -21,7 +21,7 @@ from pessoa.rest_proxy.v3.resource_links import Links, Metadata, Related, links_
 from pessoa.rest_proxy.v3.topic_endpoints import topic_name
 from pessoa.web.asgi_app import json_response
 
-# librdkafka has its own words for two of Kafka's states.
+# librdkafka has its own names for two of Kafka's states.
 STATES = {
     ConsumerGroupState.PREPARING_REBALANCING.name: "PREPARING_REBALANCE",
     ConsumerGroupState.COMPLETING_REBALANCING.name: "COMPLETING_REBALANCE",
@@ -200,7 +200,7 @@ def group_of(links: Links, group: ConsumerGroupDescription) -> ConsumerGroup:
         partition_assignor=group.partition_assignor,
         state=STATES.get(group.state.name, group.state.name),
         type=group.type.name,
-        # librdkafka does not say which protocol a member speaks.
+        # librdkafka does not return which protocol a member uses.
         is_mixed_consumer_group=False,
         coordinator=links.related("brokers", group.coordinator.id),
         consumers=links.related(*segments, "consumers"),

@@ -309,7 +309,7 @@ class RecordStream(StreamedResponse):
         except TimeoutError:
             await self._reports.put(HttpProblem(408, STREAM_TOO_LONG))
         except ClientDisconnect:
-            # A caller that has gone reads no reports; what was handed over is written all the same.
+            # A caller that has disconnected reads no reports; records that were sent are written all the same.
             pass
         await self._reports.put(None)
 

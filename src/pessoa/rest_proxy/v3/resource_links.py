@@ -27,7 +27,7 @@ class Metadata(msgspec.Struct):
 
 class CollectionMetadata(msgspec.Struct):
     self_url: str = msgspec.field(name="self")
-    # Nothing here is long enough to be cut into pages.
+    # No list here is long enough to be divided into pages.
     next: str | None = None
 
 

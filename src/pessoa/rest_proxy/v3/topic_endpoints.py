@@ -26,7 +26,7 @@ from pessoa.web.problems import HttpProblem
 CREATED = 201
 OK = 200
 NO_CONTENT = 204
-# Brokers hear of a new topic some milliseconds after the controller has made it.
+# Brokers learn of a new topic some milliseconds after the controller has created it.
 CREATION_LOOKS = 20
 CREATION_LOOK_S = 0.05
 Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]

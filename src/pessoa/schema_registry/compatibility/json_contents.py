@@ -244,9 +244,9 @@ def _dependencies(node: Node) -> dict[tuple[str, str], Node | frozenset[str]]:
 
 class _Items(NamedTuple):
     positions: list[Node]
-    # The schema of every item, where positions are not told apart.
+    # The schema of every item, if positions have no schemas of their own.
     all: Node | None
-    # What comes behind the positions. Without positions it says nothing about a value, and is compared all the same.
+    # The schema of items after the positions. Without positions it applies to no item, and is compared all the same.
     rest: Node
 
 
