@@ -1,4 +1,4 @@
-"""`kafka-cluster`: the id of a cluster, its endpoints, and taking a broker that is gone off its books."""
+"""`kafka-cluster`: show the id of a cluster and its endpoints, and unregister a broker that no longer exists."""
 
 from __future__ import annotations
 

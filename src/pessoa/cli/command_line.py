@@ -1,4 +1,4 @@
-"""The command lines of Kafka's tools: what joptsimple understands, and what it says about the rest.
+"""The command lines of Kafka's tools, parsed as joptsimple does and with its error messages.
 
     --topic orders     --topic=orders     -topic orders        all the same
     --boot host:9092   the first letters are enough where no other option begins with them

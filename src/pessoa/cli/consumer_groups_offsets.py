@@ -1,7 +1,8 @@
 """The offsets of groups, moved and deleted: `kafka-consumer-groups --reset-offsets` and `--delete-offsets`.
 
-What a scenario says is first worked out for every partition in question, then kept within what the partition holds,
-and only with --execute committed. A group must have no members for that: a member would overwrite it at once.
+The new offset is first computed from the scenario for every partition, then clamped to the partition's log start and
+end offsets, and committed only with --execute. A group must have no members for that: a member would overwrite it at
+once.
 """
 
 from __future__ import annotations

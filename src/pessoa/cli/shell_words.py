@@ -1,7 +1,7 @@
-"""What may come next on a line of the shell: commands, options, and values that the live cluster knows.
+"""Completions for a line of the shell: commands, options, and values that the live cluster has.
 
 No terminal here: `suggestions(text)` takes the line up to the cursor and answers with words and their explanations, so
-that it can be tested by itself. What it asks of the cluster comes through `Live`, which forgets after a few seconds.
+that it can be tested by itself. The names of the cluster come from `Live`, which caches them for a few seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`pessoa status`: what runs and whether it answers, asked anew of every service.
+"""`pessoa status`: which services run and whether each answers; every service is probed anew.
 
 Exit codes are those that init scripts use: 0 when everything answers, 1 when something does not, 3 when nothing runs.
 """

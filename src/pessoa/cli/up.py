@@ -1,7 +1,7 @@
 """`pessoa up`: the supervisor with the plan that the options ask for, talking to the terminal.
 
-With `--detach` this command starts itself again in a session of its own, waits until that one is ready or has failed,
-and shows what it said.
+With `--detach` this command starts itself again in a session of its own, waits until that process is ready or has
+failed, and shows its output.
 
 With `--secure` the home gets an authority, keys, users and their files (`platform/secured_home.py`), and the first
 users enter the cluster when its brokers are ready (`platform/first_access.py`). A home that was secured stays so.

@@ -1,4 +1,4 @@
-"""`pessoa acls`: who may do what, in the words of people. `kafka-acls` says the same in Kafka's.
+"""`pessoa acls`: which user may do what, in everyday words. `kafka-acls` does the same with Kafka's operations.
 
     --produce --topic T             WRITE, CREATE and DESCRIBE on the topic, as `kafka-acls --producer`
     --consume --topic T --group G   READ and DESCRIBE on the topic, READ on the group, as `kafka-acls --consumer`

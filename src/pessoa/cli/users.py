@@ -1,4 +1,4 @@
-"""`pessoa users`: who may log in to a running cluster with SCRAM, for people.
+"""`pessoa users`: the users that may log in to a running cluster with SCRAM.
 
 A new user gets a random password, or the one on standard input, and a directory with its settings: client.properties
 for Java clients and the tools, librdkafka.properties for the others. Passwords are never on a command line, and never

@@ -1,4 +1,4 @@
-"""`kafka-verifiable-consumer`: a member of a group that tells of everything that happens to it, in JSON lines."""
+"""`kafka-verifiable-consumer`: a member of a group that reports every event in JSON lines."""
 
 from __future__ import annotations
 

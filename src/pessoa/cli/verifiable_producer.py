@@ -1,4 +1,5 @@
-"""`kafka-verifiable-producer`: sends numbers that grow and says of each whether it was acknowledged, in JSON lines.
+"""`kafka-verifiable-producer`: sends increasing numbers and reports for each whether it was acknowledged, in JSON
+lines.
 
 System tests read what it prints: every acknowledged number must be found by a consumer afterwards.
 """

@@ -1,4 +1,4 @@
-"""`kafka-verifiable-share-consumer`: a member of a share group that tells of every event in JSON lines."""
+"""`kafka-verifiable-share-consumer`: a member of a share group that reports every event in JSON lines."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What the cluster is now, asked when a page or an alert needs it and remembered for a moment.
+"""The present state of the cluster, requested when a page or an alert needs it and cached for a moment.
 
-Every question has an age that its answer may have: a page with ten browsers on it costs the brokers as much as with
-one. Ends of logs are asked for the topics that are shown, so a list of 10,000 topics asks for the fifty of its page;
-only sorting by messages or rate asks for all. Rates come of ends that were asked before.
+Every request has a maximum age of its cached response: a page in ten browsers costs the brokers as much as in one. Log
+end offsets are requested for the topics that are shown, so a list of 10,000 topics requests those of the fifty on its
+page; only sorting by messages or rate requests all. Rates are computed from end offsets that were requested before.
 
-`sample` notes what charts show: messages in and out of the cluster, lag of each group. `Sampler` (in center.py) calls
-it every two seconds while a page is open, and every half a minute otherwise.
+`sample` records the values of the charts: messages in and out of the cluster, lag of each group. `Center` (center.py)
+calls it every two seconds while a page is open, and every half a minute otherwise.
 """
 
 from __future__ import annotations

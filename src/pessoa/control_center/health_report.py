@@ -1,10 +1,10 @@
-"""How the cluster is, in a sentence that a person can act on.
+"""The health of the cluster as a sentence that a person can act on.
 
     Everything is well: 3 brokers, 12 topics, all 96 partitions have their replicas.
     1 partition has lost a replica: broker 2 is away since 14:02.
     2 partitions cannot be reached: orders-1, orders-2 have no leader.
 
-Pure: it is told what the metadata says, which brokers were seen before and since when they are away.
+Pure: its arguments are the metadata, the brokers that were seen before, and since when they are away.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The way to the cluster: our blocking client in a few worker threads, consumers, and one producer.
+"""The connection to the cluster: our blocking client in a few worker threads, consumers, and one producer.
 
-A question is a function of a `Cluster`; `ask` runs it in a worker, each of which keeps a connection of its own. What
-fails becomes an `HttpProblem` with a sentence, which the API answers with and pages show. A question waits at most
-ASK_TIMEOUT_MS for a broker that is away, so that a page says so instead of turning its wheel.
+A question is a function of a `Cluster`; `ask` runs it in a worker, each of which keeps a connection of its own. A
+failure becomes an `HttpProblem` with a sentence, which the API returns and pages show. A question waits at most
+ASK_TIMEOUT_MS for a broker that is away, so that a page reports it instead of waiting.
 """
 
 from __future__ import annotations

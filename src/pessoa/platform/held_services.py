@@ -1,7 +1,7 @@
 """Services that the user has stopped one by one, while the rest of the platform goes on.
 
-The supervisor restarts every service that ends, so it has to be told which ones are to stay down: the file `held` in
-the home has the names, one a line, and SIGUSR1 says that it has changed. The effect is seen in `run.json`, where the
+The supervisor restarts every service that ends, so it has to know which ones are to stay down: the file `held` in the
+home has the names, one a line, and SIGUSR1 is sent when it has changed. The effect is seen in `run.json`, where the
 supervisor writes the state of every service. A new `pessoa up` begins with nothing held.
 """
 

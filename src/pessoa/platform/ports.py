@@ -1,4 +1,4 @@
-"""The ports of the platform: are they free, and they stay ours while the platform runs.
+"""The ports of the platform: checked at the start, and reserved while the platform runs.
 
 29092 and above lie among the ports that the kernel hands out to outgoing connections. So such a port can be taken
 by a connection that any program has just opened, at the start or in the moment in which a broker that fell is started
@@ -8,8 +8,8 @@ Hence a reservation: the supervisor binds every port, does not listen, and keeps
 the kernel gives a bound port to no connection, whereas a child that sets SO_REUSEADDR, as servers do, may bind the same
 port and listen on it. Elsewhere two sockets cannot have one port in this way, and the ports are only looked at.
 
-A port that is held at the start without a listener is held by such a connection, and connections end; so
-it is asked for again for a while. One with a listener belongs to another program, and that is said at once.
+A port that is held at the start without a listener is held by such a connection, and connections end; so binding it is
+retried for a while. A port with a listener belongs to another program, which is reported at once.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""The files of a secured cluster: its authority, the keys of its nodes, and what each client and service is told.
+"""The files of a secured cluster: its authority, the keys of its nodes, and the settings of each client and service.
 
     secure/                              0700, as every directory below it
       ca.crt                             the certificate of the authority; clients trust it
       ca.key                             its key, 0600, as every other file here
       broker-N.pem                       the key and the certificate of a node
-      broker-N.properties                what node N is told (security_plan.py)
+      broker-N.properties                the settings of node N (security_plan.py)
       services/NAME.pem                  the key and the certificate of a service
-      services/NAME.properties           what a service is told
+      services/NAME.properties           the settings of a service
       clients/NAME/client.properties     for Java clients and `--command-config`: of admin, nodes, services and users
       clients/NAME/librdkafka.properties the same for confluent-kafka, kcat and the like
       clients/NAME/netrc                 the same for curl, towards the services
 
 `secure_home` makes what is missing and keeps what is there: passwords above all, and certificates until they are soon
 to end. Files that follow from others (addresses and paths are in them) are written anew. A home with an authority is a
-secured one from then on; `pessoa up` starts it so even where it is not told to.
+secured one from then on; `pessoa up` starts it as such even without the option.
 """
 
 from __future__ import annotations

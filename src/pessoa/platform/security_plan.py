@@ -1,4 +1,4 @@
-"""The settings of a secured cluster, as texts: what brokers, clients and services are told. No file is touched here.
+"""The settings of a secured cluster, as texts: those of brokers, clients and services. No file is touched here.
 
     listener            protocol   mechanisms                  who logs in
     SASL_SSL            SASL_SSL   SCRAM-SHA-512/256, PLAIN    users and services; brokers with PLAIN

@@ -1,4 +1,4 @@
-"""The supervisor behind `pessoa up`: start what the table says, watch it, stop it in reverse.
+"""The supervisor behind `pessoa up`: start the services of the table, watch them, stop them in reverse.
 
     ports free? ──no──► one sentence, exit code 1, nothing was started
         │ yes

@@ -1,8 +1,8 @@
-"""The table of consumer instances: who has which, whose turn it is, and when one ends.
+"""The table of consumer instances: their owners, the lock of each, and when an instance ends.
 
 An instance lives in the process that made it, and ends by DELETE, or when it got no request for
 `consumer.instance.timeout.ms`, or with the last token of its principal, or with the proxy: SIGTERM lets every member
-leave its group. A proxy that is killed cannot say goodbye; its members are gone when the brokers have waited
+leave its group. A proxy that is killed cannot leave its groups; the coordinator removes its members after
 `session.timeout.ms`.
 
 Where the proxy acts as its callers, an instance belongs to the principal that made it: to others it is not there, and
@@ -10,10 +10,10 @@ they may have one of the same name. One principal has MAX_INSTANCES_OF_ONE at mo
 
 The calls of one instance take turns (a lock); those of different instances share `consumer.threads` worker threads.
 
-librdkafka's close() may never return, for example behind a subscription that was cut short. So an instance is closed in
-a daemon thread of its own, and its callers wait `CLOSE_TIMEOUT_S` at most: a DELETE is answered by then, a proxy stops
-by then. An instance whose close has not returned stays in `_closing` and counts against MAX_INSTANCES, so
-that such threads cannot become more than that.
+librdkafka's close() may never return, for example after a subscription that was interrupted. So an instance is closed
+in a daemon thread of its own, and its callers wait `CLOSE_TIMEOUT_S` at most: a DELETE is answered by then, a proxy
+stops by then. An instance whose close has not returned stays in `_closing` and counts against MAX_INSTANCES, so that
+such threads cannot become more than that.
 """
 
 from __future__ import annotations

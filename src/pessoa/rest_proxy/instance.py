@@ -4,9 +4,9 @@ librdkafka's consumer blocks, so everything here runs in a worker thread; `consu
 one thread at a time. Between requests librdkafka sends heartbeats by itself, and the member stays in the group until
 `max.poll.interval.ms` have passed without a read.
 
-A read polls more than it returns when it hits its size limit, and gives back what the caller could not be sent
-(`put_back`). So what was polled and what was read are not the same, and offsets are committed by what was *read*:
-librdkafka is told not to remember offsets itself, and `returned` says where each partition stands.
+A read polls more than it returns when it hits its size limit, and keeps the records that could not be sent to the
+caller (`put_back`). So what was polled and what was read are not the same, and offsets are committed by what was
+*read*: librdkafka is configured not to store offsets itself; `returned` stores the position of each partition.
 
     polled ──► _unread (polled, not read) ──► read() ──► returned(): position, stored for the automatic commit
 

@@ -1,11 +1,12 @@
-"""Which topics and partitions there are, remembered, so that a produce need not ask.
+"""A cache of the existing topics and their partitions, so that a produce needs no Metadata request.
 
-librdkafka takes a record for a topic that does not exist and tries for half a minute. A caller over HTTP should hear at
-once, and before any record of the body is written. So a topic is looked up when it is first produced to. The look-up is
-a producer's, which lets a broker that creates topics by itself do so; a topic that is being created is waited for.
+librdkafka takes a record for a topic that does not exist and tries for half a minute. A caller over HTTP should get the
+error at once, and before any record of the body is written. So a topic is looked up when it is first produced to. The
+look-up is a producer's, which lets a broker that creates topics by itself do so; a topic that is being created is
+waited for.
 
-The memory is only ever too small: partitions are not taken away, and for a partition that is not known the cluster is
-asked again. A topic that was deleted shows itself by the failure of a record, and is forgotten (`forget`).
+The cache may lack partitions but never has too many: partitions are not removed from a topic, and for an unknown
+partition the topic is looked up again. A deleted topic is noticed when a record fails, and removed (`forget`).
 """
 
 from __future__ import annotations

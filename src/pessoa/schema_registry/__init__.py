@@ -3,7 +3,7 @@
 A request, from the outside in:
 
     api/            one file per family of paths: HTTP in, HTTP out
-    registry.py     who answers: this instance, or the leader (leader_forwarding.py)
+    registry.py     one instance: it answers itself, or through the leader (leader_forwarding.py)
     registering.py, deleting.py, scopes.py    decisions: state and request in, records and answer out; pure
     candidates.py   the schema of a request, and which version it is; contracts.py its metadata and rules
     schemas.py      texts of three types parsed, spelt, normalised; references resolved
@@ -14,10 +14,10 @@ A request, from the outside in:
 and from the topic up:
 
     schemas_topic.py      `_schemas`: read from the start, written in transactions by the leader alone
-    election.py           who the leader is: a Kafka group of protocol type "sr"
+    election.py           the election of the leader: a Kafka group of protocol type "sr"
     registry_service.py   all of it put together; registry_config.py the settings
 
-Only the leader writes. It opens a transactional producer under a name that all instances share, which shuts out
-every earlier leader: one that has lost its office, or was asleep when it did, cannot write any more. So ids
-are given out by one hand at a time, and a decision never rests on a state that another instance has changed.
+Only the leader writes. It opens a transactional producer with a transactional id that all instances share, which fences
+every earlier leader: an instance that has lost its leadership, even unnoticed, cannot write any more. So one instance
+at a time assigns ids, and a decision never rests on a state that another instance has changed.
 """

@@ -1,12 +1,12 @@
 """Data contracts: the metadata and the rules that a schema is registered with.
 
-What a version gets is laid in three layers, the later ones over the earlier: the defaults of the configuration; what
-the request says, or, where it says nothing, what the version before it has; and what the configuration insists on.
-Properties, tags and rules are merged name by name.
+What a version gets is laid in three layers, the later ones over the earlier: the defaults of the configuration; those
+of the request, or, if it has none, of the version before it; and the overrides of the configuration. Properties, tags
+and rules are merged name by name.
 
-A version that was asked for by its number carries that number in the property `confluent:version`, which makes it a
-schema of its own though its text may be an old one. A property `confluent:reserved` names fields, separated by commas,
-that no schema of the subject may have; it is heeded where the configuration says validateFields.
+A version that a request asks for by its number carries that number in the property `confluent:version`, which makes it
+a schema of its own though its text may be an old one. A property `confluent:reserved` names fields, separated by
+commas, that no schema of the subject may have; it is enforced if the configuration has validateFields.
 
 Rules are checked for what makes them usable: a name, a type, and a mode that fits the list they stand in.
 """

@@ -1,19 +1,19 @@
 """The election of the leading registry: a Kafka group of protocol type "sr", with the sub-protocol "v0".
 
 Every instance joins with its identity (where it can be reached, and whether it may lead). The member that the group
-coordinator makes the group's leader looks at all identities and picks the registry's leader; SyncGroup tells all
-instances which it is. An instance that dies stops its heartbeats, and after the session time-out the others are asked
-to join again. The JSON is that of the JVM registry, so instances of both kinds can share a group:
+coordinator makes the group's leader looks at all identities and picks the registry's leader; SyncGroup sends its
+identity to all instances. An instance that dies stops its heartbeats, and after the session timeout the others have to
+join again. The JSON is that of the JVM registry, so instances of both kinds can share a group:
 
     identity     {"version":1,"host":"h","port":8081,"master_eligibility":true,"scheme":"http"}
     assignment   {"version":1,"error":0,"master":"<member id>","master_identity":{…}}
 
 It runs in a thread of its own with the blocking client: JoinGroup may take as long as the slowest member, and a
-heartbeat must not wait for anything that the service does. Each change is told through `tell`, from this thread: an
+heartbeat must not wait for anything that the service does. Each change is passed to `tell`, in this thread: an
 identity, or None while it is not known.
 
-The group says which instance *should* write. That no other *can* is ensured by the transactional producer
-(`schemas_topic.py`).
+The group decides which instance *should* write. The transactional producer (schemas_topic.py) ensures that no other
+instance *can*.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A write that came to a follower goes to the leader, and the leader's answer goes back (web/forwarding.py).
 
-The leader says in a header how far the topic had got; the follower waits until it has read as far, so that a caller who
-wrote through it can read through it.
+The leader returns its offset in the topic in a header; the follower waits until it has read that offset, so that a
+caller that wrote through it can read through it.
 
 When the leader does not answer, the request waits for the next one: registering a schema twice gives the same id, and
-the other writes can be repeated too, as far as the topic is concerned. Only when the time is up the caller hears of it.
+the other writes can be repeated too, as far as the topic is concerned. The caller gets an error only after the timeout.
 """
 
 from __future__ import annotations

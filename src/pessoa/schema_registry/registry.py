@@ -1,14 +1,15 @@
-"""One instance of the registry: reads from its own state; writes as the leader, or tells who is.
+"""One instance of the registry: reads from its own state; writes as the leader, or names the leader.
 
     write(decide) ──▶ queue ──▶ decide on the leader's state ──▶ one transaction ──▶ replayed here ──▶ answer
 
 Requests that arrive while a transaction is on its way are decided together in the next, in their order, each on top of
 the ones before: `_ahead` is the state with everything that has been decided. An answer leaves when its records have
-come back through the topic into `state`, so that a caller finds what it was told. If a transaction fails, it is unknown
-whether it counts; then `_ahead` is worth nothing, waiting requests fail, and leadership starts anew from the topic.
+come back through the topic into `state`, so that a caller can read what it has written. If a transaction fails, it is
+unknown whether it counts; then `_ahead` is worth nothing, waiting requests fail, and leadership starts anew from the
+topic.
 
-Becoming leader: open the writer, which shuts out the one before; then read up to the mark that opening it wrote. Only
-then is the state that decisions rest on complete.
+Becoming leader: open the writer, which fences the previous one; then read up to the no-op record that opening it wrote.
+Only then is the state that decisions rest on complete.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What is said of queries that catch up: how many records are before them, now and then, until they are there. Pure.
+"""Progress lines of queries that catch up: how many records are left, from time to time, until none are. Pure.
 
     vendas-app-caras ▕██████░░░░░░░░░░░░░░▏ 31 % · 310,000 of 1,000,000 records · 52,000 a second · 13 s to go
 
-A query that starts on a topic with a long past reads it first, and says how far it is meanwhile. One that has caught up
-is not spoken of again: a lag that comes and goes is what the group's offsets show. Before its first batch nothing is
-known of a query but that it runs, and that is said too: in real-time mode a batch takes half a minute.
+A query that starts on a topic with many records reads these first, and its progress is reported meanwhile. A query that
+has caught up is not reported again: the group's offsets show a lag that comes and goes. Before its first batch nothing
+is known of a query but that it runs, and that is reported too: in real-time mode a batch takes half a minute.
 """
 
 from __future__ import annotations

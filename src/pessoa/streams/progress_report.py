@@ -1,11 +1,11 @@
-"""What `app.run()` says: each step when it begins, and before two seconds of silence are over while it goes on.
+"""The output of `app.run()`: each step when it begins, and again within every two seconds while it goes on.
 
     Starting Spark (local[256]); this takes some seconds
     … Starting Spark: 2 s so far
     … Starting Spark: 4 s so far
 
-The engine tells of its own slow steps (`pipelines.slow_steps`); where nothing was said for nearly two seconds, a thread
-here says again what is under way. On a terminal the lines with dots take each other's place.
+The engine reports its own slow steps (`pipelines.slow_steps`); when nothing was printed for nearly two seconds, a
+thread here prints the present step again. On a terminal a line with dots replaces the one before it.
 """
 
 from __future__ import annotations

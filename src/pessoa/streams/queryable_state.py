@@ -1,16 +1,16 @@
-"""Named state that can be asked: the rows of a table of the app, as Python values.
+"""Named state that can be queried: the rows of a table of the app, as Python values.
 
     app.store("totais").get("ana")                    {"count": 3}, or None
     app.store("totais").range("a", "c")               pairs of key and value, from "a" to before "c"
     app.store("por-minuto").windows("ana")            WindowedRow(key, start, end, value), the oldest first
-    app.store("totais").get("ana", fresh=True)        waits for everything that was written before the question
+    app.store("totais").get("ana", fresh=True)        waits for everything that was written before the call
 
 A store is called like the topic that the table is written to or read from, or as `stored` named it. It is a copy of
-that topic beside this process (`pipelines.materialised_table`), so it can be asked while the app runs, from another
-program, and when nothing runs; `staleness()` says how old it is. Keys are in the order of their bytes.
+that topic beside this process (`pipelines.materialised_table`), so it can be queried while the app runs, from another
+program, and when nothing runs; `staleness()` returns how old it is. Keys are in the order of their bytes.
 
-Avro and Protobuf are read by the schemas that wrote them (`pipelines.registry_values`); a key is asked for as the
-latest schema of its subject writes it.
+Avro and Protobuf are read by the schemas that wrote them (`pipelines.registry_values`); a key to look up is encoded
+with the latest schema of its subject.
 """
 
 from __future__ import annotations

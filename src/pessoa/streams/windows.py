@@ -5,9 +5,9 @@
     sliding("1 min")                     the minute before each row, and the one behind it: Kafka's sliding windows
     session("30 s", grace="10 s")        as long as the silence between two rows is shorter than this
 
-A window takes rows until the stream is `grace` past its end, a day if nothing is said: nothing gets lost unseen.
-Results of tumbling and hopping windows come out whenever they change. Those of sessions come out once, when they are
-closed, and so do those of `final=True`; then the grace is also how long one waits for them, and must be said.
+A window takes rows until the stream is `grace` past its end, a day by default, so that late rows are not lost
+unnoticed. Results of tumbling and hopping windows come out whenever they change. Those of sessions come out once, when
+they are closed, and so do those of `final=True`; then the grace also delays the results, and must be given.
 """
 
 from __future__ import annotations

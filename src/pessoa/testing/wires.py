@@ -1,11 +1,11 @@
 """The wires between the brokers of a test cluster, which can be cut and mended.
 
 Every broker has a network of its own (the network door of `pessoa.net.network`), on real sockets. A cut pair of brokers
-behaves as if a switch between them had lost its power: nothing arrives, neither is told, and a new connection hangs.
-What was sent meanwhile arrives when the wires are mended, as TCP would have it.
+behaves as if a switch between them had lost its power: nothing arrives, neither is notified, and a new connection
+hangs. What was sent meanwhile arrives when the wires are mended, as TCP would have it.
 
-A connection is held at the end of the node that made it: nothing is read from it, and what is written to it waits. One
-that is given up while the wires are cut stays open towards the other side, which cannot hear of it.
+A connection is held at the end of the node that made it: nothing is read from it, and what is written to it waits. A
+connection that is closed while the wires are cut stays open towards the other side, which does not learn of it.
 """
 
 from __future__ import annotations
