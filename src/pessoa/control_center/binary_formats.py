@@ -22,7 +22,7 @@ _BREAK = object()
 
 
 class BadBinary(ValueError):
-    """The bytes are not of this format; the sentence says where they go wrong."""
+    """The bytes are not of this format; the sentence says where they are wrong."""
 
 
 def decode_cbor(data: bytes) -> JsonValue:

@@ -69,7 +69,7 @@ class Message(msgspec.Struct, frozen=True):
     is_cut: bool = False
 
     def fields(self, topic: str) -> dict[str, JsonValue]:
-        """The fields of the message that a filter can refer to."""
+        """Return the fields of the message that a filter can refer to."""
         return {
             "key": self.key, "value": self.value, "headers": dict(self.headers), "partition": self.partition,
             "offset": self.offset, "timestamp": self.timestamp, "topic": topic, "size": self.size,

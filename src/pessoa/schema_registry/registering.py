@@ -69,7 +69,7 @@ class Decision(NamedTuple):
 
 
 def effective_config(state: State, subject: str | None, default_level: Level) -> ConfigValue:
-    """The configuration that holds for a subject: each setting from the nearest scope that has it."""
+    """Return the configuration that holds for a subject: each setting from the nearest scope that has it."""
     merged = ConfigValue()
     for config in state.config_scopes(subject):
         gaps = {
@@ -211,7 +211,7 @@ def _inherit(state: State, subject: str) -> tuple[Metadata | None, RuleSet | Non
 
 
 def _add_contract(state: State, subject: str, wanted: Candidate, config: ConfigValue) -> Candidate:
-    """The schema with the metadata and the rules that it would be registered with."""
+    """Return the schema with the metadata and the rules that it would be registered with."""
     metadata, rule_set = _inherit(state, subject)
     return wanted._replace(
         metadata=configured_metadata(config, wanted.metadata or metadata),
@@ -268,7 +268,7 @@ def findings(state: State, subject: str, wanted: Candidate, config: ConfigValue)
 
 
 def _predecessors(state: State, subject: str, config: ConfigValue, metadata: Metadata | None) -> list[Entry]:
-    """The versions that the next one is compared with, newest first: those of its group."""
+    """Return the versions that a new version is compared with, newest first: those of its compatibility group."""
     level = level_of(config)
     if level is Level.NONE:
         return []

@@ -41,7 +41,8 @@ _READ_BUFFER_BYTES = 1 << 20
 
 
 class Detail:
-    """How much is printed of a batch: its records or not, their metadata or not, and their contents if decoded."""
+    """The detail in which a batch is printed: with its records or not, their metadata or not, and their contents if
+    decoded."""
 
     __slots__ = ("decode", "metadata", "records")
 

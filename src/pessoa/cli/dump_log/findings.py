@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Unreadable(Exception):
-    """The bytes of a file are not what its name says; the message says which file and what is wrong."""
+    """A file does not have the format that its suffix stands for; the message names the file and the error."""
 
 
 class Findings:

@@ -77,7 +77,7 @@ class TooComplex(Exception):
 
 
 def check_json(reader: JsonSchema, writer: JsonSchema, *, is_lenient: bool = False) -> list[Difference]:
-    """Every difference that may keep the reader from accepting what the writer wrote."""
+    """Return every difference that may keep the reader from accepting data that the writer wrote."""
     forgiven = FORGIVEN_LENIENTLY if is_lenient else frozenset()
     old, new = (Node(each.tree, each.resolver(), each.draft) for each in (writer, reader))
     try:
