@@ -36,7 +36,7 @@ def make_options() -> Options:
     return options
 
 
-def _begin(options: Options, words: Sequence[str]) -> Given:
+def _parse_line(options: Options, words: Sequence[str]) -> Given:
     if words and not words[0].startswith("-"):
         print(
             "WARNING: Positional argument usage is deprecated and will be removed in Apache Kafka 5.0. Please use "
@@ -46,7 +46,7 @@ def _begin(options: Options, words: Sequence[str]) -> Given:
     return line.begin(options, words)
 
 
-@tool(make_options, _begin)
+@tool(make_options, _parse_line)
 def main(given: Given) -> int:
     line.require(given, "bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
     if given.value("producer-acks") not in ("1", "all"):

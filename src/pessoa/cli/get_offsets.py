@@ -46,7 +46,7 @@ def make_options() -> Options:
     return options
 
 
-def _begin(options: Options, words: Sequence[str]) -> Given:
+def _parse_line(options: Options, words: Sequence[str]) -> Given:
     try:
         return line.begin(options, words)
     except UsageError as error:
@@ -55,7 +55,7 @@ def _begin(options: Options, words: Sequence[str]) -> Given:
         raise UsageError(f"Error occurred: {error}", with_help=False) from None
 
 
-@tool(make_options, _begin)
+@tool(make_options, _parse_line)
 def main(given: Given) -> int:
     line.require(given, "bootstrap-server")
     try:

@@ -38,23 +38,23 @@ class State:
         from pessoa.cli.shell_words import Live
 
         assert clusters
-        self._lives: dict[str, Live] = {name: Live(servers) for name, servers in clusters.items()}
+        self._live_by_cluster: dict[str, Live] = {name: Live(servers) for name, servers in clusters.items()}
         self.cluster = next(iter(clusters))
         self.is_fuzzy = True
         self.shows_help = True
 
     @property
     def live(self) -> Live:
-        return self._lives[self.cluster]
+        return self._live_by_cluster[self.cluster]
 
     def choose(self, name: str) -> bool:
-        if name not in self._lives:
+        if name not in self._live_by_cluster:
             return False
         self.cluster = name
         return True
 
     def next_cluster(self) -> None:
-        names = list(self._lives)
+        names = list(self._live_by_cluster)
         self.cluster = names[(names.index(self.cluster) + 1) % len(names)]
 
     def toolbar(self) -> str:

@@ -53,7 +53,7 @@ class Live:
     def __init__(self, servers: str, now: Callable[[], float] = time.monotonic) -> None:
         self.servers = servers
         self._now = now
-        self._kept: dict[str, tuple[float, list[str]]] = {}
+        self._cache: dict[str, tuple[float, list[str]]] = {}
 
     def topics(self) -> list[str]:
         return self._names("topics")
@@ -62,10 +62,10 @@ class Live:
         return self._names("groups")
 
     def _names(self, kind: str) -> list[str]:
-        at, names = self._kept.get(kind, (float("-inf"), []))
+        at, names = self._cache.get(kind, (float("-inf"), []))
         if self._now() - at > _FRESH_S:
             names = self._ask(kind)
-            self._kept[kind] = (self._now(), names)
+            self._cache[kind] = (self._now(), names)
         return names
 
     def _ask(self, kind: str) -> list[str]:

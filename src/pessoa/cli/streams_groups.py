@@ -74,7 +74,7 @@ def make_options() -> Options:
     return options
 
 
-def _begin(options: Options, words: Sequence[str]) -> Given:
+def _parse_line(options: Options, words: Sequence[str]) -> Given:
     given = line.begin_tersely(options, words)
     for name, needed in {
         "state": ("list", "describe"),
@@ -89,7 +89,7 @@ def _begin(options: Options, words: Sequence[str]) -> Given:
     return given
 
 
-@tool(make_options, _begin)
+@tool(make_options, _parse_line)
 def main(given: Given) -> int:
     _check(given)
     try:

@@ -130,11 +130,11 @@ class Center:
         async with AsyncExitStack() as stack:
             stack.callback(self.audit.close)
             for one in self.clusters.values():
-                await stack.enter_async_context(one._sampling())
+                await stack.enter_async_context(one._sample_in_background())
             yield
 
     @asynccontextmanager
-    async def _sampling(self) -> AsyncIterator[None]:
+    async def _sample_in_background(self) -> AsyncIterator[None]:
         sampler = asyncio.create_task(self._sample_for_ever())
         try:
             yield

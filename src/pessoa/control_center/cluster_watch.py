@@ -50,7 +50,7 @@ _CREATION_S = 5.0
 _CREATION_POLL_S = 0.02
 
 
-class Remembered(Generic[T]):
+class CachedAnswer(Generic[T]):
     """A cache of the last answer to a request, for `age_s`; one request is in flight at a time."""
 
     def __init__(self, ask: Callable[[], Awaitable[T]], age_s: float) -> None:
@@ -126,13 +126,13 @@ class GroupOffsets:
 class ClusterWatch:
     def __init__(self, link: KafkaLink) -> None:
         self._link = link
-        self._image = Remembered(self._ask_image, METADATA_S)
-        self._sizes = Remembered(self._ask_sizes, SIZES_S)
-        self._groups = Remembered(self._ask_groups, GROUPS_S)
+        self._image = CachedAnswer(self._ask_image, METADATA_S)
+        self._sizes = CachedAnswer(self._ask_sizes, SIZES_S)
+        self._groups = CachedAnswer(self._ask_groups, GROUPS_S)
         self._ends: dict[str, tuple[float, dict[int, Ends]]] = {}
         self._rates = RateMeter()
         self.history = SampleHistory()
-        self._seen: dict[int, tuple[str, int]] = {}
+        self._addresses_seen: dict[int, tuple[str, int]] = {}
         # The last states of each group with their times: the rebalances that the samples have seen.
         self._group_states: OrderedDict[str, deque[tuple[int, str]]] = OrderedDict()
         self._away_since_ms: dict[int, int] = {}
@@ -163,11 +163,11 @@ class ClusterWatch:
         now_ms = int(time.time() * 1000)
         here = {node.node_id: (node.host, node.port) for node in image.nodes.nodes}
         named = {broker for one in image.partition_states() for broker in one.replicas}
-        for node in (set(self._seen) | named) - set(here):
+        for node in (set(self._addresses_seen) | named) - set(here):
             self._away_since_ms.setdefault(node, now_ms)
         for node in here:
             self._away_since_ms.pop(node, None)
-        self._seen |= here
+        self._addresses_seen |= here
         return image
 
     async def health(self, t: Text) -> Health:
@@ -191,7 +191,7 @@ class ClusterWatch:
         found = []
         for broker in sorted(set(here) | set(self._away_since_ms)):
             node = here.get(broker)
-            host, port = (node.host, node.port) if node else self._seen.get(broker, ("?", 0))
+            host, port = (node.host, node.port) if node else self._addresses_seen.get(broker, ("?", 0))
             directories = sizes.directories.get(broker)
             rates = (traffic or {}).get(broker)
             found.append(

@@ -89,7 +89,7 @@ class GlueSchemas:
         self._endpoint = endpoint or f"https://glue.{region}.amazonaws.com"
         self._readers: WeightedCache[tuple[str, Callable[[bytes], JsonValue]]] = WeightedCache(_SCHEMA_BYTES)
         # Why an id cannot be read, and until when it is not requested again.
-        self._refused: dict[UUID, tuple[float, str]] = {}
+        self._refusals: dict[UUID, tuple[float, str]] = {}
 
     def __repr__(self) -> str:
         return f"<GlueSchemas of {self._endpoint}>"
@@ -106,16 +106,16 @@ class GlueSchemas:
         known = self._readers.get(version_id)
         if known is not None:
             return known
-        until_s, reason = self._refused.get(version_id, (0.0, ""))
+        until_s, reason = self._refusals.get(version_id, (0.0, ""))
         if until_s > time.monotonic():
             raise SchemaProblem(reason)
         try:
             answer = self._ask(version_id)
             found = (answer.data_format, reader_of(answer.data_format, answer.schema_definition))
         except SchemaProblem as problem:
-            if len(self._refused) > 1000:
-                self._refused.clear()
-            self._refused[version_id] = (time.monotonic() + _UNKNOWN_S, str(problem))
+            if len(self._refusals) > 1000:
+                self._refusals.clear()
+            self._refusals[version_id] = (time.monotonic() + _UNKNOWN_S, str(problem))
             raise
         self._readers.put(version_id, found, len(answer.schema_definition))
         return found

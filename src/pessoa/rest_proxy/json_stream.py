@@ -46,14 +46,14 @@ class JsonCutter:
         """Yield the values that this chunk completes, in order. Raises NotAnObject or TooLong after them, if the
         rest is invalid."""
         self._held += chunk
-        while self._begin() and self._end():
+        while self._has_begun() and self._has_ended():
             value = bytes(self._held[: self._position])
             self._drop(self._position)
             yield value
         if len(self._held) > self._max_bytes:
             raise TooLong(f"a record is longer than {self._max_bytes} bytes")
 
-    def _begin(self) -> bool:
+    def _has_begun(self) -> bool:
         """Whether a value has begun; skips white space and the commas and brackets of an array before it."""
         if self._depth:
             return True
@@ -65,12 +65,12 @@ class JsonCutter:
         if first == b"[" and not self._in_array:
             self._in_array = True
             self._drop(1)
-            return self._begin()
+            return self._has_begun()
         if first != b"{":
             raise NotAnObject(f"an object should begin where {bytes(self._held[:20])!r} stands")
         return True
 
-    def _end(self) -> bool:
+    def _has_ended(self) -> bool:
         """Whether the value has ended; `_position` is then just after it."""
         while True:
             pattern = _INSIDE_STRING if self._in_string else _OUTSIDE_STRING

@@ -87,7 +87,7 @@ def level_of(config: ConfigValue) -> Level:
     return parse_level(config.compatibilityLevel or "") or Level.BACKWARD
 
 
-async def think_ahead(
+async def prepare_in_thread(
     state: State, subject: str, request: Request, default_level: Level, against: Sequence[Entry] | None = None
 ) -> None:
     """Parse and compare the schema of a request in a thread, so that the decision finds both results in the cache.
@@ -114,7 +114,7 @@ async def think_ahead(
         raise registry_problems.invalid_schema(f"{shown(request, schema_type)} {wrong}") from None
     text = request.schema
 
-    def think() -> None:
+    def prepare() -> None:
         parsed = parse_schema(schema_type, text, texts)
         if config.normalize:
             parse_schema(schema_type, parsed.normalized(), texts)
@@ -127,7 +127,7 @@ async def think_ahead(
                 return
 
     try:
-        await asyncio.to_thread(think)
+        await asyncio.to_thread(prepare)
     except SchemaProblem as wrong:
         raise registry_problems.invalid_schema(f"{shown(request, schema_type)} {wrong}") from None
 

@@ -52,7 +52,7 @@ class Store:
         self._end_reached = asyncio.Event()
         # The last offset that was replayed, or that is known to hold nothing.
         self.applied_offset = -1
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self.unreadable_count = 0
 
     def __repr__(self) -> str:
@@ -79,7 +79,7 @@ class Store:
         if offset <= self.applied_offset:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((offset, future))
+        self._waiters.append((offset, future))
         try:
             # Not wait_for: Python 3.11's forgets a cancellation that comes in the moment of the result, and a term that
             # does not end keeps the whole service from ending.
@@ -112,11 +112,11 @@ class Store:
         self.applied_offset = max(self.applied_offset, offset)
         if is_end:
             self._end_reached.set()
-        if self._waiting:
-            for wanted, future in self._waiting:
+        if self._waiters:
+            for wanted, future in self._waiters:
                 if wanted <= self.applied_offset and not future.done():
                     future.set_result(None)
-            self._waiting = [each for each in self._waiting if not each[1].done()]
+            self._waiters = [each for each in self._waiters if not each[1].done()]
 
     def writer(self) -> Writer:
         return Writer(self._config, self._settings)

@@ -28,7 +28,7 @@ class Backlog:
         # The records that were before a query when it was first seen to catch up.
         self._totals: dict[str, int] = {}
         # Since when a query runs without a batch, and when that was last reported.
-        self._waiting: dict[str, tuple[float, float]] = {}
+        self._before_first_batch: dict[str, tuple[float, float]] = {}
 
     def __repr__(self) -> str:
         return f"<Backlog of {sorted(self._last_reports.keys() - self._caught_up)}>"
@@ -54,10 +54,10 @@ class Backlog:
         return found
 
     def _before_the_first_batch(self, query_id: str, now_s: float) -> list[str]:
-        since_s, last_report_s = self._waiting.setdefault(query_id, (now_s, now_s))
+        since_s, last_report_s = self._before_first_batch.setdefault(query_id, (now_s, now_s))
         if now_s < last_report_s + _SILENCE_S:
             return []
-        self._waiting[query_id] = (since_s, now_s)
+        self._before_first_batch[query_id] = (since_s, now_s)
         return [f"{query_id} runs, and Spark tells of it after its first batch: {now_s - since_s:.0f} s"]
 
 

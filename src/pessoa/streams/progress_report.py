@@ -32,11 +32,11 @@ class ProgressReport:
         self._step = ""
         self._began_s = 0.0
         # The step within which Spark is started, and since when it goes on.
-        self._outer = ("", 0.0)
+        self._outer_step = ("", 0.0)
         self._last_write_s = 0.0
-        self._runs = False
+        self._is_running = False
         # The length of a line that the next one overwrites.
-        self._passing = 0
+        self._progress_width = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="pessoa-progress", daemon=True)
 
@@ -57,22 +57,22 @@ class ProgressReport:
             if sentence.endswith("so far") or " so far (" in sentence:
                 self._write(f"… {sentence}", passes=True)
                 return
-            self._begin(sentence)
+            self._begin_step(sentence)
             self._write(sentence)
 
-    def _begin(self, sentence: str) -> None:
+    def _begin_step(self, sentence: str) -> None:
         if sentence.startswith(SPARK_IS_READY):
-            self._step, self._began_s = self._outer
+            self._step, self._began_s = self._outer_step
             return
         if sentence.startswith(STARTING_SPARK):
-            self._outer = (self._step, self._began_s)
-        is_step = not self._runs or sentence.startswith("Starting ")
+            self._outer_step = (self._step, self._began_s)
+        is_step = not self._is_running or sentence.startswith("Starting ")
         self._step, self._began_s = sentence if is_step else "", self._clock()
 
     def rest(self) -> None:
         """Note that everything runs: no step is repeated any more."""
         with self._mutex:
-            self._step, self._runs = "", True
+            self._step, self._is_running = "", True
 
     def _repeat(self) -> None:
         while not self._ended.wait(min(LOOK_S, INTERVAL_S / 4)):
@@ -89,8 +89,8 @@ class ProgressReport:
     def _write(self, line: str, *, passes: bool = False) -> None:
         self._last_write_s = self._clock()
         if self._is_terminal:
-            self._out.write("\r" + " " * self._passing + "\r" + line + ("" if passes else "\n"))
-            self._passing = len(line) if passes else 0
+            self._out.write("\r" + " " * self._progress_width + "\r" + line + ("" if passes else "\n"))
+            self._progress_width = len(line) if passes else 0
         elif line:
             self._out.write(line + "\n")
         # At once, also if a file or a pipe is listening.

@@ -94,7 +94,7 @@ class WiredNetwork:
         return protocol
 
     def add(self, transport: HeldTransport) -> None:
-        self._transports = [one for one in self._transports if not one.is_gone]
+        self._transports = [one for one in self._transports if not one.is_inner_closed]
         self._transports.append(transport)
         transport.hold(self._wires.is_cut(self._broker_id, transport.peer))
 
@@ -162,7 +162,7 @@ class HeldTransport:
         self._unsent: list[Buffer] = []
 
     @property
-    def is_gone(self) -> bool:
+    def is_inner_closed(self) -> bool:
         return self._inner.is_closing()
 
     def hold(self, is_held: bool) -> None:

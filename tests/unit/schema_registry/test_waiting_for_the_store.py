@@ -16,7 +16,7 @@ def test_a_wait_that_is_cancelled_in_the_moment_of_its_result_is_cancelled() -> 
     async def scenario() -> bool:
         store = Store(make_config({"kafkastore.bootstrap.servers": "localhost:9092"}), {}, lambda record: None)
         waiting = asyncio.create_task(store.wait_until(0, 60.0))
-        while not store._waiting:  # noqa: ASYNC110 - it is a matter of one turn of the loop
+        while not store._waiters:  # noqa: ASYNC110 - it is a matter of one turn of the loop
             await asyncio.sleep(0)
         store._apply([], 0, False)
         waiting.cancel()

@@ -83,11 +83,11 @@ def _path(connector: str) -> str:
 
 
 def load(name: str, path: str | None) -> None:
-    content = _read(str(_predefined(name)) if path is None else path)
+    content = _read(str(_predefined_path(name)) if path is None else path)
     _show(_ask("POST", "/connectors", content if "config" in content else {"name": name, "config": content}))
 
 
-def _predefined(name: str) -> Path:
+def _predefined_path(name: str) -> Path:
     """Return the file with the settings of a predefined connector, which is created if it is missing."""
     if name not in PREDEFINED:
         raise Mistake(

@@ -180,10 +180,10 @@ class EndSignals:
         self.to_end = False
         # What a shell ignores for a command with `&` stays ignored.
         handled = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._on_signal) for number in handled}
+        self._previous_handlers = {number: signal.signal(number, self._on_signal) for number in handled}
 
     def close(self) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: object) -> None:

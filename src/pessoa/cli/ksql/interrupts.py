@@ -30,13 +30,13 @@ class Interrupts:
         return f"<Interrupts {'raised' if self._may_raise else 'ignored'}>"
 
     def __enter__(self) -> Self:
-        self._before = signal.signal(signal.SIGINT, self._interrupt)
+        self._previous_handler = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        signal.signal(signal.SIGINT, self._previous_handler)
 
     def _interrupt(self, _: int, __: FrameType | None) -> None:
         if self._may_raise:

@@ -44,7 +44,7 @@ def register(center: Center) -> None:
 
         async def begin() -> None:
             try:
-                lesson = await _begin(visit)
+                lesson = await _begin_lesson(visit)
             except HttpProblem as problem:
                 ui.notify(problem.message, type="negative")
                 return
@@ -58,7 +58,7 @@ def register(center: Center) -> None:
             visit.button(t("Begin"), begin)
 
 
-async def _begin(visit: Visit) -> Lesson:
+async def _begin_lesson(visit: Visit) -> Lesson:
     demand(visit.person, "editor")
     _lessons[:] = [one for one in _lessons if not one.is_over]
     if len(_lessons) >= MAX_LESSONS:

@@ -31,7 +31,7 @@ _KSQL = "application/vnd.ksql.v1+json"
 _DRAW_S = 0.25
 
 
-class KsqlDesk:
+class KsqlEditor:
     """The state of one user's ksql editor, and the results of its statements."""
 
     def __init__(self, visit: Visit) -> None:
@@ -41,7 +41,7 @@ class KsqlDesk:
         self.column: str | None = None
         self.shown: ui.html = visit.html()
         self._task: asyncio.Task[None] | None = None
-        self._drawing: asyncio.TimerHandle | None = None
+        self._draw_timer: asyncio.TimerHandle | None = None
 
     def start(self, text: str, is_from_beginning: bool) -> None:
         self.stop()
@@ -83,17 +83,17 @@ class KsqlDesk:
                 if error := self.found.take(line):
                     raise HttpProblem(400, error)
                 # Lines of the same moment are drawn together; the last of them may be the last for long.
-                if self._drawing is None:
-                    self._drawing = asyncio.get_running_loop().call_later(_DRAW_S, self._draw)
+                if self._draw_timer is None:
+                    self._draw_timer = asyncio.get_running_loop().call_later(_DRAW_S, self._draw)
         finally:
-            if self._drawing is not None:
-                self._drawing.cancel()
-                self._drawing = None
+            if self._draw_timer is not None:
+                self._draw_timer.cancel()
+                self._draw_timer = None
         self.found.is_done = True
         self.redraw()
 
     def _draw(self) -> None:
-        self._drawing = None
+        self._draw_timer = None
         self.redraw()
 
 
@@ -161,32 +161,32 @@ def _draw_editor(visit: Visit, unavailable: str | None) -> ui.codemirror:
     t = visit.t
 
     def stop() -> None:
-        desk.stop()
+        ksql_editor.stop()
 
     with ui.element("section").classes("card"):
         editor = ui.codemirror(visit.query("q") or EXAMPLE, language="SQL", theme="vscodeLight", line_wrapping=True)
         editor.style("height:200px").classes("editor")
         with ui.element("div").classes("actions").style("margin-top:12px"):
             visit.button(
-                t("Run"), lambda: desk.start(str(editor.value or ""), bool(beginning.value)), why_not=unavailable
+                t("Run"), lambda: ksql_editor.start(str(editor.value or ""), bool(beginning.value)), why_not=unavailable
             )
             visit.button(t("Stop"), stop, "reader", primary=False)
             beginning = ui.checkbox(t("From the beginning"), value=True)
             view = ui.toggle({key: t(words) for key, words in VIEWS}, value="table")
             view.props("no-caps unelevated toggle-text-color=on-accent")
             column = ui.select([], label=t("Column")).props("outlined dense").style("min-width:130px")
-    desk = KsqlDesk(visit)
+    ksql_editor = KsqlEditor(visit)
 
     def choose() -> None:
-        desk.view = str(view.value)
-        desk.column = column.value
-        column.set_options(desk.found.number_columns(), value=desk.column)
-        desk.redraw()
+        ksql_editor.view = str(view.value)
+        ksql_editor.column = column.value
+        column.set_options(ksql_editor.found.number_columns(), value=ksql_editor.column)
+        ksql_editor.redraw()
 
     view.on_value_change(choose)
     column.on_value_change(choose)
-    column.on("click", lambda: column.set_options(desk.found.number_columns()))
-    visit.at_end(desk.stop)
+    column.on("click", lambda: column.set_options(ksql_editor.found.number_columns()))
+    visit.at_end(ksql_editor.stop)
     ui.add_body_html(f"<script>labelEditors({msgspec.json.encode(t('Statement')).decode()})</script>")
     return editor
 

@@ -73,7 +73,7 @@ def _figures(visit: Visit, found: TopicReport) -> Html:
         tile(t("Distinct keys"), f"≈ {compact(found.distinct_keys)}",
              t("{n} without a key", n=compact(found.null_keys))),
         tile(t("Distinct values"), f"≈ {compact(found.distinct_values)}", ""),
-        _moment(t("First"), found.first_ms), _moment(t("Last"), found.last_ms),
+        _time_tile(t("First"), found.first_ms), _time_tile(t("Last"), found.last_ms),
     )  # fmt: skip
     sizes: list[list[Cell]] = [
         [name, *(bytes_text(one) for one in figures)]
@@ -89,7 +89,7 @@ def _figures(visit: Visit, found: TopicReport) -> Html:
     )  # fmt: skip
 
 
-def _moment(name: str, at_ms: int | None) -> Html:
+def _time_tile(name: str, at_ms: int | None) -> Html:
     if at_ms is None:
         return tile(name, "–")
     day, _, hour = date_clock(at_ms).partition(" ")

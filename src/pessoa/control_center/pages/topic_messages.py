@@ -44,7 +44,7 @@ class MessageView:
         self._list_html = list_html
         self._progress_html = progress_html
         self.kept: deque[Message] = deque(maxlen=KEPT if scan.query.start == "live" else max(scan.query.limit, 1))
-        self._seen = -1
+        self._drawn_state = -1
         self.received = 0
         self._bytes = 0
 
@@ -58,8 +58,8 @@ class MessageView:
         self.received += len(waiting)
         state = self.received * 2 + self.scan.progress.is_done
         self._progress_html.set_content(str(self._progress()))
-        if state != self._seen:
-            self._seen = state
+        if state != self._drawn_state:
+            self._drawn_state = state
             self._list_html.set_content(str(self._list()))
 
     def _keep(self, waiting: list[Message]) -> None:

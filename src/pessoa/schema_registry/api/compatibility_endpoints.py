@@ -9,7 +9,7 @@ from starlette.responses import Response
 from pessoa.base.json_value import JsonObject
 from pessoa.schema_registry.api.requests import NORMALIZE, RegistryGate, flag, version_of
 from pessoa.schema_registry.candidates import Request as SchemaRequest
-from pessoa.schema_registry.registering import decide_compatible, think_ahead
+from pessoa.schema_registry.registering import decide_compatible, prepare_in_thread
 from pessoa.schema_registry.registry_problems import INVALID_SCHEMA
 from pessoa.schema_registry.schemas import LATEST
 from pessoa.web.asgi_app import json_response
@@ -63,11 +63,11 @@ class _Compatibility:
         state, subject = self._gate.state, self._gate.subject_of(request)
         level = self._gate.registry.config.default_level
         if version is None:
-            await think_ahead(state, subject, wanted, level)
+            await prepare_in_thread(state, subject, wanted, level)
         else:
             entry = state.latest(subject) if version == LATEST else state.entry(subject, version)
             if entry is not None:
-                await think_ahead(state, subject, wanted, level, against=[entry])
+                await prepare_in_thread(state, subject, wanted, level, against=[entry])
         return decide_compatible(
             state, subject, wanted, version, default_level=level, normalize=flag(request, "normalize")
         )

@@ -36,7 +36,7 @@ from pessoa.schema_registry.registering import (
     decide_lookup,
     decide_register,
     next_version,
-    think_ahead,
+    prepare_in_thread,
 )
 from pessoa.schema_registry.registry_records import SchemaKey
 from pessoa.schema_registry.state import Entry, State
@@ -176,7 +176,7 @@ class _Subjects:
         def answer(decision: Decision) -> JsonObject:
             return _registration_json(self._gate.state, decision.entry, wanted, request.query_params.get("format", ""))
 
-        await think_ahead(self._gate.state, subject, wanted, self._level)
+        await prepare_in_thread(self._gate.state, subject, wanted, self._level)
         # What is there already needs no leader: this is what serialisers do all day.
         known = decide(self._gate.state)
         if not known.records:
@@ -186,7 +186,7 @@ class _Subjects:
     async def look_up(self, request: Request) -> Response:
         wanted = decode_json(await read_body(request), SchemaRequest)
         subject = self._gate.located_subject(request)
-        await think_ahead(self._gate.state, subject, wanted, self._level, against=())
+        await prepare_in_thread(self._gate.state, subject, wanted, self._level, against=())
         entry = decide_lookup(
             self._gate.state,
             subject,

@@ -26,7 +26,7 @@ from pessoa.schema_registry.compatibility.json_facets import Node
 from pessoa.serde.patterns import BadPattern, compile_pattern
 
 
-class Judge(Protocol):
+class SchemaComparison(Protocol):
     """The comparison of two schemas that compares the contents of objects and arrays as a part of itself."""
 
     def refuse(self, kind: str, path: str) -> None:
@@ -48,9 +48,11 @@ _MODELS = {
 }
 
 
-def _compare_undeclared(judge: Judge, word: str, old: Node, new: Node, path: str, *, is_added: bool) -> None:
+def _compare_undeclared(
+    comparison: SchemaComparison, word: str, old: Node, new: Node, path: str, *, is_added: bool
+) -> None:
     """Compare a property or item that one side alone declares with the content model of the other side."""
-    if judge.fits(old, new):
+    if comparison.fits(old, new):
         return
     model = (old if is_added else new).tree
     if isinstance(model, bool):
@@ -58,21 +60,21 @@ def _compare_undeclared(judge: Judge, word: str, old: Node, new: Node, path: str
     else:
         # What keeps the one from fitting into the other stays incompatible, however lenient the policy is.
         kind = "partially open"
-        judge.compare(old, new, path)
-    judge.refuse(f"{word}_{_MODELS[kind][0 if is_added else 1]}_CONTENT_MODEL", path)
+        comparison.compare(old, new, path)
+    comparison.refuse(f"{word}_{_MODELS[kind][0 if is_added else 1]}_CONTENT_MODEL", path)
 
 
-def _compare_models(judge: Judge, stem: str, old: Node, new: Node, path: str) -> None:
+def _compare_models(comparison: SchemaComparison, stem: str, old: Node, new: Node, path: str) -> None:
     """Compare the content models of both sides: the schemas for properties or items that are not declared."""
     if isinstance(old.tree, dict) and isinstance(new.tree, dict):
-        judge.compare(old, new, path)
-    elif not judge.fits(old, new):
-        judge.refuse(f"{stem}_{'REMOVED' if new.tree is False else 'NARROWED'}", path)
+        comparison.compare(old, new, path)
+    elif not comparison.fits(old, new):
+        comparison.refuse(f"{stem}_{'REMOVED' if new.tree is False else 'NARROWED'}", path)
 
 
 class ObjectContents:
-    def __init__(self, judge: Judge, old: Node, new: Node, path: str) -> None:
-        self._judge = judge
+    def __init__(self, comparison: SchemaComparison, old: Node, new: Node, path: str) -> None:
+        self._comparison = comparison
         self._old = old
         self._new = new
         self._path = path
@@ -80,23 +82,23 @@ class ObjectContents:
         self._after = _children(new, "properties")
 
     def compare(self) -> None:
-        judge, path = self._judge, self._path
+        comparison, path = self._comparison, self._path
         for name in dict.fromkeys((*self._before, *self._after)):
             self._compare_property(name, f"{path}/properties/{name}")
         self._compare_required()
         self._compare_dependencies()
         old, new = (_children(node, "patternProperties") for node in (self._old, self._new))
         for pattern in [each for each in old if each in new]:
-            judge.compare(old[pattern], new[pattern], f"{path}/patternProperties/{pattern}")
+            comparison.compare(old[pattern], new[pattern], f"{path}/patternProperties/{pattern}")
         _compare_models(
-            judge,
+            comparison,
             "ADDITIONAL_PROPERTIES",
             _content_model(self._old, "additionalProperties"),
             _content_model(self._new, "additionalProperties"),
             f"{path}/additionalProperties",
         )
         _compare_models(
-            judge,
+            comparison,
             "UNEVALUATED_PROPERTIES",
             _unevaluated_model(self._old, "unevaluatedProperties"),
             _unevaluated_model(self._new, "unevaluatedProperties"),
@@ -106,14 +108,14 @@ class ObjectContents:
     def _compare_property(self, name: str, path: str) -> None:
         old, new = self._before.get(name), self._after.get(name)
         if old is not None and new is not None:
-            self._judge.compare(old, new, path)
+            self._comparison.compare(old, new, path)
         elif new is not None:
             _compare_undeclared(
-                self._judge, "PROPERTY", _undeclared_property(self._old, name), new, path, is_added=True
+                self._comparison, "PROPERTY", _undeclared_property(self._old, name), new, path, is_added=True
             )
         elif old is not None:
             _compare_undeclared(
-                self._judge, "PROPERTY", old, _undeclared_property(self._new, name), path, is_added=False
+                self._comparison, "PROPERTY", old, _undeclared_property(self._new, name), path, is_added=False
             )
 
     def _compare_required(self) -> None:
@@ -123,20 +125,22 @@ class ObjectContents:
             if name in before or declared is None or _has_default(declared):
                 continue
             if name not in self._before and _undeclared_property(self._old, name).tree is not True:
-                self._judge.refuse("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", f"{self._path}/properties/{name}")
+                self._comparison.refuse(
+                    "REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", f"{self._path}/properties/{name}"
+                )
             else:
-                self._judge.refuse("REQUIRED_ATTRIBUTE_ADDED", f"{self._path}/required/{name}")
+                self._comparison.refuse("REQUIRED_ATTRIBUTE_ADDED", f"{self._path}/required/{name}")
 
     def _compare_dependencies(self) -> None:
         old, new = (_dependencies(node) for node in (self._old, self._new))
         for (name, kind), after in new.items():
             before, path = old.get((name, kind)), f"{self._path}/dependencies/{name}"
             if before is None:
-                self._judge.refuse(f"DEPENDENCY_{kind}_ADDED", path)
+                self._comparison.refuse(f"DEPENDENCY_{kind}_ADDED", path)
             elif isinstance(before, Node) and isinstance(after, Node):
-                self._judge.compare(before, after, path)
+                self._comparison.compare(before, after, path)
             elif isinstance(before, frozenset) and isinstance(after, frozenset) and after - before:
-                self._judge.refuse(f"DEPENDENCY_ARRAY_{'EXTENDED' if before < after else 'CHANGED'}", path)
+                self._comparison.refuse(f"DEPENDENCY_ARRAY_{'EXTENDED' if before < after else 'CHANGED'}", path)
 
 
 class ArrayContents:
@@ -148,22 +152,22 @@ class ArrayContents:
     content model of the rest.
     """
 
-    def __init__(self, judge: Judge, old: Node, new: Node, path: str) -> None:
-        self._judge = judge
+    def __init__(self, comparison: SchemaComparison, old: Node, new: Node, path: str) -> None:
+        self._comparison = comparison
         self._old = old
         self._new = new
         self._path = path
 
     def compare(self) -> None:
-        judge, path = self._judge, self._path
+        comparison, path = self._comparison, self._path
         self._compare_items()
         if self._new.tree.get("uniqueItems") is True and self._old.tree.get("uniqueItems") is not True:
-            judge.refuse("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems")
+            comparison.refuse("UNIQUE_ITEMS_ADDED", f"{path}/uniqueItems")
         self._compare_optional(
             "contains", _optional_child(self._old, "contains"), _optional_child(self._new, "contains")
         )
         old, new = (_unevaluated_model(node, "unevaluatedItems") for node in (self._old, self._new))
-        _compare_models(judge, "UNEVALUATED_ITEMS", old, new, f"{path}/unevaluatedItems")
+        _compare_models(comparison, "UNEVALUATED_ITEMS", old, new, f"{path}/unevaluatedItems")
 
     def _compare_items(self) -> None:
         old, new = _items(self._old), _items(self._new)
@@ -171,21 +175,23 @@ class ArrayContents:
         places = [f"{self._path}/items/{index}" for index in range(max(len(old.positions), len(new.positions)))]
         common = min(len(old.positions), len(new.positions))
         for before, after, path in zip(old.positions, new.positions, places, strict=False):
-            self._judge.compare(before, after, path)
+            self._comparison.compare(before, after, path)
         for before, path in zip(old.positions[common:], places[common:], strict=False):
-            _compare_undeclared(self._judge, "ITEM", before, _undeclared_item(self._new, new), path, is_added=False)
+            _compare_undeclared(
+                self._comparison, "ITEM", before, _undeclared_item(self._new, new), path, is_added=False
+            )
         for after, path in zip(new.positions[common:], places[common:], strict=False):
-            _compare_undeclared(self._judge, "ITEM", _undeclared_item(self._old, old), after, path, is_added=True)
-        _compare_models(self._judge, "ADDITIONAL_ITEMS", old.rest, new.rest, f"{self._path}/additionalItems")
+            _compare_undeclared(self._comparison, "ITEM", _undeclared_item(self._old, old), after, path, is_added=True)
+        _compare_models(self._comparison, "ADDITIONAL_ITEMS", old.rest, new.rest, f"{self._path}/additionalItems")
 
     def _compare_optional(self, keyword: str, old: Node | None, new: Node | None) -> None:
         """Compare a keyword's schema, which either side may lack."""
         if new is None:
             return
         if old is not None:
-            self._judge.compare(old, new, f"{self._path}/{keyword}")
-        elif keyword == "contains" or not self._judge.fits(self._old.child(True), new):
-            self._judge.refuse("SCHEMA_ADDED", f"{self._path}/{keyword}")
+            self._comparison.compare(old, new, f"{self._path}/{keyword}")
+        elif keyword == "contains" or not self._comparison.fits(self._old.child(True), new):
+            self._comparison.refuse("SCHEMA_ADDED", f"{self._path}/{keyword}")
 
 
 def _optional_child(node: Node, keyword: str) -> Node | None:

@@ -174,22 +174,22 @@ class Comparison:
     """A comparison of two JSON schemas. `old` is the writer's side, `new` the reader's, throughout."""
 
     def __init__(self, known: _PairResults) -> None:
-        self._known = known
+        self._results = known
         # Kind and path, in the order in which they were met.
         self.refusals: dict[tuple[str, str], None] = {}
 
     def refuse(self, kind: str, path: str) -> None:
-        if kind not in self._known.forgiven:
+        if kind not in self._results.forgiven:
             self.refusals[kind, path] = None
 
     def fits(self, old: Node | Facet, new: Node | Facet) -> bool:
         """Whether a comparison of these two would find nothing; no finding is added."""
-        side = Comparison(self._known)
+        side = Comparison(self._results)
         side.compare(old, new, "")
         return not side.refusals
 
     def compare(self, old: Node | Facet, new: Node | Facet, path: str) -> None:
-        known = self._known
+        known = self._results
         known.step()
         before, after = known.side(old), known.side(new)
         pair = (before.key, after.key)
@@ -246,7 +246,7 @@ class Comparison:
         if not _can_change_word(old, new):
             self.refuse("COMBINED_TYPE_CHANGED", path)
             return
-        before, after = self._known.distinct_parts(old), self._known.distinct_parts(new)
+        before, after = self._results.distinct_parts(old), self._results.distinct_parts(new)
         if len(before) < len(after) and new.name == "allOf":
             self.refuse("PRODUCT_TYPE_EXTENDED", path)
         elif len(before) > len(after) and old.name != "allOf":
