@@ -1,21 +1,21 @@
-"""What is inside objects and arrays, for the comparison of JSON Schemas.
+"""The comparison of the contents of objects and arrays, for that of JSON Schemas.
 
-An object has something to say about every name there could be, and an array about every position. What it declares, it
-says with a schema; of all others it says one thing, which people call its content model:
+An object has a schema for every possible property name, and an array for every position: a declared one has its own
+schema, and all others share one, which is called the content model:
 
     open             true     additionalProperties absent or true
     closed           false    additionalProperties: false
     partially open   a schema, or patternProperties
 
-Since 2019-09 `unevaluatedProperties` says it where `additionalProperties` says nothing; `additionalItems` and
+Since 2019-09 `unevaluatedProperties` is the content model if `additionalProperties` is absent; `additionalItems` and
 `unevaluatedItems` are the same for arrays.
 
-So one rule holds for all names: what the old side says of a name must fit into what the new side says of it. Where only
-one side declares it, the other side's model stands in, and the finding is named after the model. That is how an open
-model, which people write without thinking, comes to refuse a new property: `true` does not fit into its type.
+So one rule holds for all names: the old side's schema for a name must fit into the new side's. If only one side
+declares the name, the other side's content model takes its place, and the finding is named after the model. So an open
+model, which is the default, refuses a new property: `true` does not fit into its type.
 
-Where the JVM registry looks less closely, its verdict holds: `required` counts for what the new side declares, and
-`propertyNames` for nothing.
+Where the JVM registry checks less, so does this one: `required` counts for properties that the new side declares, and
+`propertyNames` is ignored.
 """
 
 from __future__ import annotations
