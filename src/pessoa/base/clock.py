@@ -21,16 +21,16 @@ class Timer(Protocol):
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Milliseconds since 1970, by the wall clock."""
+        """Return the milliseconds since 1970, by the wall clock."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds since some fixed moment."""
+        """Return the milliseconds since some fixed moment."""
 
     def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:
-        """Call this when so much time has passed, unless the timer is cancelled before."""
+        """Call `call` after `duration_ms`, unless the returned timer is cancelled before."""
 
     async def wait_ms(self, duration_ms: int) -> None:
-        """Return when so much time has passed."""
+        """Return after `duration_ms`."""
 
 
 class SystemClock:
@@ -48,7 +48,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """Stands still until it is told how late it is. What waits is called in the order of the deadlines."""
+    """A clock that stands still until a test advances it. Timers are called in the order of their deadlines."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms

@@ -42,7 +42,7 @@ class Importance(Enum):
 
 
 class Scope(Enum):
-    """When and for whom a broker's key can change (KIP-226)."""
+    """Whether a broker's key can change while brokers run, and for one broker or for all (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -69,7 +69,7 @@ class ConfigKey(NamedTuple):
         return self.type is PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value, or a `ConfigProblem`."""
+        """Return the value of the text. Raises `ConfigProblem`."""
         return parse(self.name, self.type, text, self.rule)
 
 
@@ -81,7 +81,8 @@ def key(
     is_internal: bool = False,
     is_required: bool = False,
 ) -> ConfigKey:
-    """One row. The facts after the default may be left out and come in any order; the text among them is the doc."""
+    """Return a row of a table. The facts after the default may be left out and come in any order; the text among
+    them is the doc."""
     rule: Rule | None = None
     importance, scope, doc = MEDIUM, Scope.READ_ONLY, ""
     for fact in facts:
@@ -97,7 +98,7 @@ def key(
 
 
 class ConfigTable:
-    """Keys by name, in the order in which they were written."""
+    """Configuration keys by name, in the order in which they are declared."""
 
     def __init__(self, title: str, *groups: Iterable[ConfigKey]) -> None:
         self.title = title
@@ -126,14 +127,14 @@ class ConfigTable:
         return self._keys.get(name)
 
     def parse(self, name: str, text: str) -> Value:
-        """The value that `name=text` means, or a `ConfigProblem`, for a key that does not exist too."""
+        """Return the value that `name=text` means. Raises `ConfigProblem`, also for a key that does not exist."""
         found = self._keys.get(name)
         if found is None:
             raise ConfigProblem(name, text, f"there is no such {self.title} configuration")
         return found.parse(text)
 
     def problem(self, configs: Mapping[str, str | None]) -> ConfigProblem | None:
-        """The first thing that is wrong with these settings, each looked at alone."""
+        """Return the first problem with these settings, each checked alone; None if there is none."""
         for name, text in configs.items():
             if text is None:
                 return no_value(name)
@@ -145,13 +146,13 @@ class ConfigTable:
 
 
 class Settings(Protocol):
-    """Anything that knows the values of a broker's keys: its configuration, or the defaults alone."""
+    """A source of the values of a broker's keys: its configuration, or the defaults alone."""
 
     def value(self, name: str) -> Value: ...
 
 
 class Defaults:
-    """A table's defaults, as settings."""
+    """The defaults of a table, as `Settings`."""
 
     def __init__(self, table: ConfigTable) -> None:
         self._table = table

@@ -22,7 +22,7 @@ Value = bool | int | float | str | tuple[str, ...] | None
 
 
 class ConfigType(IntEnum):
-    """The numbers are those of DescribeConfigs."""
+    """The type of a configuration value. The numbers are those of DescribeConfigs."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -37,10 +37,10 @@ class ConfigType(IntEnum):
 
 
 class ConfigProblem(ValueError):
-    """What is wrong with one setting, in a sentence for the person who wrote it.
+    """The error for one wrong setting, in a sentence for the person who wrote it.
 
-    Kafka answers most of them with INVALID_CONFIG, and with INVALID_REQUEST where such a thing may not be set at all;
-    `is_invalid_request` tells the two apart.
+    Kafka answers most of them with INVALID_CONFIG, and with INVALID_REQUEST if the key may not be set at all;
+    `is_invalid_request` is true for the latter.
     """
 
     def __init__(self, key: str, value: str | None, why: str, *, is_invalid_request: bool = False) -> None:
@@ -52,7 +52,7 @@ class ConfigProblem(ValueError):
 
 
 class Rule(NamedTuple):
-    """What a value must be, besides of its type. `allowed` completes "it must be …"."""
+    """A condition on a value, besides its type. `allowed` completes "it must be …"."""
 
     allowed: str
     allows: Callable[[Value], bool]
@@ -74,7 +74,7 @@ _EXPECTED = {
 
 
 def parse(key: str, kind: ConfigType, text: str, rule: Rule | None = None) -> Value:
-    """The value that the text stands for, or a `ConfigProblem`."""
+    """Return the value that the text stands for. Raises `ConfigProblem`."""
     value = _parse(kind, text.strip())
     if value is not None and (rule is None or rule.allows(value)):
         return value
@@ -84,7 +84,7 @@ def parse(key: str, kind: ConfigType, text: str, rule: Rule | None = None) -> Va
 
 
 def _parse(kind: ConfigType, text: str) -> Value:
-    """None if the text is of another type."""
+    """Return the value that the text stands for; None if the text is of another type."""
     match kind:
         case ConfigType.BOOLEAN:
             return {"true": True, "false": False}.get(text.lower())
@@ -102,13 +102,13 @@ def _parse(kind: ConfigType, text: str) -> Value:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """The parts between commas, each at its first place only."""
+    """Return the parts between commas, without repetitions."""
     text = text.strip()
     return tuple(dict.fromkeys(_COMMA.split(text))) if text else ()
 
 
 def render(value: Value) -> str | None:
-    """The text of a value, as Java would print it: the inverse of `parse`."""
+    """Return the text of a value, as Java would print it: the inverse of `parse`."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -19,7 +19,7 @@ _RESERVED = 100
 
 class Entropy(Protocol):
     def octets(self, count: int) -> bytes:
-        """So many random bytes."""
+        """Return `count` random bytes."""
 
 
 class SystemEntropy:
@@ -43,12 +43,12 @@ def new_uuid(entropy: Entropy) -> Uuid:
 
 
 def below(entropy: Entropy, bound: int) -> int:
-    """A number from 0 up to, and without, the bound."""
+    """Return a random number from 0 up to, and without, the bound."""
     return int.from_bytes(entropy.octets(8), "big") % bound
 
 
 def positive_int32(entropy: Entropy) -> int:
-    """From 1 to 2^31 - 1."""
+    """Return a random number from 1 to 2^31 - 1."""
     while True:
         found = int.from_bytes(entropy.octets(4), "big") & 0x7FFFFFFF
         if found:

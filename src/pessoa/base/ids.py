@@ -15,7 +15,7 @@ _TEXT = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 
 
 class Uuid(bytes):
-    """Sixteen bytes. Invariant: `len(self) == 16`."""
+    """A UUID as sixteen bytes. Invariant: `len(self) == 16`."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class Uuid(bytes):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read the base64 form, with or without its padding."""
+        """Return the UUID with this base64 text, with or without its padding."""
         # The decoder alone would pass over characters that are none of base64's.
         if not _TEXT.fullmatch(text):
             raise ValueError(f"{text!r} is not a UUID in URL-safe base64")
@@ -34,7 +34,7 @@ class Uuid(bytes):
 
     @classmethod
     def of(cls, number: int) -> Self:
-        """The UUID whose 128 bits are this number: Kafka reserves the first hundred for itself."""
+        """Return the UUID whose 128 bits are this number: Kafka reserves the first hundred for itself."""
         return cls(number.to_bytes(UUID_SIZE, "big"))
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ _FIBONACCI = 0x9E37_79B9_7F4A_7C15
 
 
 def string_hash(text: str) -> int:
-    """`String.hashCode()`, as an unsigned number, and so are all that follow."""
+    """Return `String.hashCode()`, as an unsigned number, as all hash functions of this file do."""
     value = 0
     units = text.encode() if text.isascii() else memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     for unit in units:
@@ -39,7 +39,7 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(key: tuple[str, int]) -> int:
-    """`TopicPartition.hashCode()`."""
+    """Return `TopicPartition.hashCode()`."""
     topic, partition = key
     return (31 * (31 + partition) + string_hash(topic)) & _INT_MASK
 
@@ -49,18 +49,19 @@ def int_hash(number: int) -> int:
 
 
 def long_hash(number: int) -> int:
-    """`Long.hashCode()`."""
+    """Return `Long.hashCode()`."""
     number &= _LONG_MASK
     return (number >> 32 ^ number) & _INT_MASK
 
 
 def uuid_hash(uuid: bytes) -> int:
-    """`Uuid.hashCode()` of Kafka's."""
+    """Return `hashCode()` of Kafka's `Uuid`."""
     return long_hash(int.from_bytes(uuid[:8], "big") ^ int.from_bytes(uuid[8:], "big"))
 
 
 def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, capacity: int = _SMALLEST_TABLE) -> list[K]:
-    """The keys as a HashMap of that initial capacity would list them after they were put in this order."""
+    """Return the keys in the order in which a HashMap of that initial capacity lists them, if they were put in this
+    order."""
     ordered = list(keys)
     capacity = 1 << max(0, capacity - 1).bit_length()
     while len(ordered) > capacity * 3 // 4:
@@ -69,14 +70,14 @@ def hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, capacity: int 
 
 
 def copied_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """The keys as a HashSet that was made of a collection of them would list them."""
+    """Return the keys in the order in which a HashSet that was made from a collection of them lists them."""
     ordered = list(keys)
     return hash_order(ordered, hash_of, capacity=max(len(ordered) * 4 // 3 + 1, _SMALLEST_TABLE))
 
 
 def described_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """The keys as Java's Admin lists topics that it described: from a table of their number, copied into another, large
-    as copies of a HashMap are, and put into one of their number again."""
+    """Return the keys in the order in which Java's Admin lists topics that it described: from a HashMap of their
+    number, copied into another of the capacity that copies have, and put into one of their number again."""
     ordered = list(keys)
     count = len(ordered)
     for capacity in (count, count * 4 // 3 + 1, count):
@@ -85,7 +86,7 @@ def described_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
 
 
 def computed_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """The keys as a HashMap would list them after `computeIfAbsent` of each in this order."""
+    """Return the keys in the order in which a HashMap lists them after `computeIfAbsent` of each in this order."""
     ordered = list(keys)[::-1]
     capacity = _SMALLEST_TABLE
     while len(ordered) - 1 > capacity * 3 // 4:
@@ -94,7 +95,7 @@ def computed_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[
 
 
 def concurrent_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """The keys as a ConcurrentHashMap, or Scala's mutable HashMap, would list them."""
+    """Return the keys in the order in which a ConcurrentHashMap, or Scala's mutable HashMap, lists them."""
     ordered = list(keys)
     capacity = _SMALLEST_TABLE
     while len(ordered) >= capacity * 3 // 4:
@@ -103,8 +104,8 @@ def concurrent_hash_order(keys: Iterable[K], hash_of: Callable[[K], int]) -> lis
 
 
 def timeline_order(keys: Iterable[K], hash_of: Callable[[K], int], *, are_put_again: bool = False) -> list[K]:
-    """The keys as a TimelineHashMap of Kafka's would list them. A key that is put again, for another value, makes the
-    table grow as if it were one more."""
+    """Return the keys in the order in which Kafka's TimelineHashMap lists them. A key that is put again, for another
+    value, makes the table grow as if it were one more."""
     ordered = list(keys)[::-1]
     bits = _SMALLEST_TIMELINE.bit_length() - 1
     while (len(ordered) + are_put_again) * 3 > 4 << bits:

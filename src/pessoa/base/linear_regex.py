@@ -10,11 +10,11 @@ from typing import Protocol
 
 
 class InvalidRegex(Exception):
-    """The expression cannot be read; the message says why."""
+    """The regular expression is not one of RE2; the message says why."""
 
 
 class LinearRegex(Protocol):
-    """A compiled expression of RE2; `programsize` is the number of its instructions."""
+    """A compiled regular expression of RE2; `programsize` is the number of its instructions."""
 
     programsize: int
 
@@ -24,10 +24,10 @@ class LinearRegex(Protocol):
 
 
 def linear_regex(text: str, memory_bytes: int) -> LinearRegex:
-    """A compiled expression. Half of a character is a UnicodeEncodeError.
+    """Compile a regular expression with RE2. Raises `InvalidRegex`, and UnicodeEncodeError for a lone surrogate.
 
-    `memory_bytes` is what it may keep: RE2's program, and the machine that it builds while it matches. It bounds the
-    time that compiling takes as well.
+    `memory_bytes` limits the memory of RE2's program and of the automaton that it builds while it matches. It bounds
+    the time that compiling takes as well.
     """
     import re2
 

@@ -33,7 +33,7 @@ _BY_SEVERITY = sorted(LEVELS.items(), key=lambda item: item[1], reverse=True)
 
 
 def logger_levels() -> dict[str, str]:
-    """Every logger with the level that holds for it."""
+    """Return every logger with its effective level."""
     names = sorted(name for name in logging.root.manager.loggerDict if _is_ours(name))
     return {ROOT: _name(logging.root)} | {name: _name(logging.getLogger(name)) for name in names}
 
@@ -43,7 +43,8 @@ def _is_ours(name: str) -> bool:
 
 
 def problem(name: str, level: str | None) -> ConfigProblem | None:
-    """What is wrong with a change; a level of None means to go back to what the logger inherits."""
+    """Return the problem with a change of a logger's level; None if there is none. A level of None means to inherit
+    it again."""
     if name not in logger_levels():
         return ConfigProblem(name, level, "there is no such logger")
     if level is None:
@@ -58,7 +59,7 @@ def problem(name: str, level: str | None) -> ConfigProblem | None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Make a change that has no problem."""
+    """Set the level of a logger, after `problem` has found the change valid; None means to inherit it again."""
     logger = logging.root if name == ROOT else logging.getLogger(name)
     if level is None:
         changed.pop(name, None)

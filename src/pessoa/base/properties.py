@@ -34,11 +34,12 @@ _UNICODE_DIGITS = 4
 
 
 class MalformedProperties(ValueError):
-    """The text is not a properties file; the sentence says what is wrong in it."""
+    """The text is not a properties file; the message says what is wrong in it."""
 
 
 def read_properties(path: str | Path) -> dict[str, str]:
-    """A file of settings. What the system says about the file, an OSError, passes."""
+    """Return the settings in a file; white space at the end of a value is dropped. Raises `MalformedProperties` and
+    OSError."""
     try:
         # Without pathlib, which takes four milliseconds of a start.
         with open(path, encoding="utf-8") as file:  # noqa: PTH123
@@ -52,12 +53,12 @@ def read_properties(path: str | Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """As Java's `load`; a key that comes twice has its last value."""
+    """Return the properties in a text, as Java's `load` reads them; a key that occurs twice has its last value."""
     return {_unescape(key): _unescape(value) for key, value in _pairs(text)}
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values, with their escapes."""
+    """Yield keys and values, still escaped."""
     for line in _logical_lines(text):
         end = _key_end(line)
         value_start = end
@@ -69,7 +70,8 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones; one that ends in an odd number of backslashes goes on in the next."""
+    """Yield the lines without comments and blank ones; a line that ends in an odd number of backslashes continues in
+    the next."""
     logical = ""
     continues = False
     for natural in re.split(r"\r\n|\r|\n", text):
@@ -87,7 +89,7 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _key_end(line: str) -> int:
-    """Where the key ends: at the first separator that no backslash stands before."""
+    """Return where the key ends: at the first separator that no backslash stands before."""
     position = 0
     while position < len(line) and line[position] not in _WHITE + "=:":
         position += 2 if line[position] == "\\" else 1
@@ -95,7 +97,7 @@ def _key_end(line: str) -> int:
 
 
 def _trimmed(value: str) -> str:
-    """Without the white space at its end, unless a backslash says that it is meant."""
+    """Return the value without the white space at its end, unless a backslash escapes it."""
     trimmed = value.rstrip(_WHITE)
     backslashes = len(trimmed) - len(trimmed.rstrip("\\"))
     return value[: len(trimmed) + backslashes % 2]
@@ -129,19 +131,21 @@ def _unescape(text: str) -> str:
 
 
 def render_properties(properties: Mapping[str, str], now_ms: int) -> str:
-    """As Java's `store` with an empty comment: a line for the comment, one for the date, one for each property."""
+    """Return the text that Java's `store` writes with an empty comment: a line for the comment, one for the date,
+    one for each property."""
     lines = ["#", f"#{java_date(now_ms)}", *(f"{_escape_key(key)}={_escape(properties[key])}" for key in properties)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def render_settings(properties: Mapping[str, str], comment: str) -> str:
-    """For a file that people read and copy from: a comment, and values in which only what must be is escaped."""
+    """Return the text of a file that people read and copy from: a comment, and values with as few escapes as
+    possible."""
     lines = [f"# {comment}", *(f"{_escape_key(key)}={_escape_little(value)}" for key, value in properties.items())]
     return "".join(f"{line}\n" for line in lines)
 
 
 def java_date(now_ms: int) -> str:
-    """java.util.Date in words, in UTC."""
+    """Return the time as java.util.Date prints it, in UTC."""
     now = time.gmtime(now_ms // 1000)
     clock = f"{now.tm_hour:02}:{now.tm_min:02}:{now.tm_sec:02}"
     return f"{_DAYS[now.tm_wday]} {_MONTHS[now.tm_mon - 1]} {now.tm_mday:02} {clock} UTC {now.tm_year}"
@@ -157,7 +161,7 @@ def _escape(text: str) -> str:
 
 
 def _escape_little(text: str) -> str:
-    """Without the escapes of = : # !, which are ordinary characters in a value."""
+    """Return the escaped text, but without escapes of = : # !, which are ordinary characters in a value."""
     return re.sub(r"\\([=:#!])", r"\1", _escape(text))
 
 

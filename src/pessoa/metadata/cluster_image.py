@@ -76,7 +76,7 @@ NO_CLUSTER = ClusterImage({}, {})
 
 
 class ClusterDelta:
-    """The changes since an image; None is a broker that is gone."""
+    """The changes of brokers and controllers since an image; None stands for a broker that was unregistered."""
 
     def __init__(self, image: ClusterImage) -> None:
         self.image = image

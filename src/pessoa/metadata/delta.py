@@ -50,7 +50,7 @@ Setting = TypeVar("Setting")
 
 
 class TableDelta(Generic[Key, Value]):
-    """A mapping that is copied when something first touches it."""
+    """The changes of a mapping, which is copied at the first change."""
 
     def __init__(self, before: Mapping[Key, Value]) -> None:
         self.before = before
@@ -209,7 +209,7 @@ class MetadataDelta:
         self.next_producer_id = record.next_producer_id
 
     def _nothing(self, record: Message) -> None:
-        """A record that no image shows."""
+        """Ignore a record that changes nothing in the image."""
 
 
 def _set_or_remove(table: TableDelta[Key, Mapping[str, Setting]], key: Key, values: Mapping[str, Setting]) -> None:
@@ -270,7 +270,7 @@ def _note_changes(table: TableDelta[Key, Value], after: Mapping[Key, Value]) -> 
 
 
 def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
-    """The key of a quota: its parts in the order of their types, so that it is the same however it was asked for."""
+    """Return the key of a quota: its parts sorted by type, so that their order in a request does not matter."""
     return tuple(sorted(parts.items()))
 
 

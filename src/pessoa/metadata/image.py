@@ -77,7 +77,7 @@ class MetadataImage:
         )
 
     def apply(self, records: Iterable[Message], offset: int, epoch: int) -> MetadataImage:
-        """The image after some more records, of which the last stands at `offset`."""
+        """Return the image after these records, of which the last has this `offset`."""
         from pessoa.metadata.delta import MetadataDelta
 
         delta = MetadataDelta(self)

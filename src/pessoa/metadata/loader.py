@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class MetadataLoader:
-    """`image` is what all batches so far have made, but for those that are deferred."""
+    """The image, built from batches of records. `image` contains all batches loaded so far, except deferred ones and
+    those of a transaction that has not ended."""
 
     def __init__(self, image: MetadataImage = MetadataImage.EMPTY) -> None:
         self.image = image
@@ -42,9 +43,9 @@ class MetadataLoader:
     def load(
         self, records: Sequence[Message], last_offset: int, epoch: int, *, defer: bool = False
     ) -> list[MetadataDelta]:
-        """Take one batch in; what has changed by it, in order. Nothing comes out within a transaction.
+        """Load one batch, and return its changes, in order: none within a transaction.
 
-        A batch that is deferred is learnt without making an image for it: for reading a long log at once.
+        A deferred batch is loaded without making an image for it, which is faster when a long log is read at once.
         """
         published: list[MetadataDelta] = []
         was_deferred = self._deferred is not None
@@ -73,14 +74,14 @@ class MetadataLoader:
         return published
 
     def finish_deferred(self) -> None:
-        """Make the image of everything that was deferred."""
+        """Make the image that contains all deferred batches."""
         if self._deferred is not None:
             delta, offset, epoch = self._deferred
             self._deferred = None
             self._publish(delta, offset, epoch)
 
     def restart(self, image: MetadataImage) -> MetadataDelta:
-        """Forget everything for an image that a snapshot has made; what is different in it."""
+        """Replace the image by that of a snapshot, and return the differences."""
         delta = difference(self.image, image)
         self._transaction = self._deferred = None
         self.image = image

@@ -28,7 +28,7 @@ _FIRST_PARTITION_VERSION_WITH_ELR = 2
 
 
 def snapshot_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
-    """Every record with the version in which it is written."""
+    """Yield the records of a snapshot of the image, each with the version in which it is written."""
     level = image.features.metadata_version or METADATA_4_3_IV0
     for record in _records(image, level):
         yield record, record_version(record, level)

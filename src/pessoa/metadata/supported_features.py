@@ -59,7 +59,7 @@ BY_NAME = {feature.name: feature for feature in FEATURES}
 
 
 def bootstrap_records() -> list[Message]:
-    """What a new cluster begins with."""
+    """Return the records that a new cluster's metadata log begins with."""
     return [
         FeatureLevelRecord(name=feature.name, feature_level=feature.initial_level)
         for feature in FEATURES
@@ -68,7 +68,7 @@ def bootstrap_records() -> list[Message]:
 
 
 def record_version(record: Message, metadata_version: int) -> int:
-    """The version in which a controller of that metadata.version writes a record."""
+    """Return the version in which a controller of that metadata.version writes a record."""
     if isinstance(record, PartitionRecord | PartitionChangeRecord):
         if metadata_version >= METADATA_4_0_IV1:
             return 2

@@ -22,7 +22,7 @@ MAX_BROKER_ID_DIGITS = 10
 
 
 class ConfigResource(IntEnum):
-    """What a configuration is of. The name "" of a BROKER is the default of all brokers."""
+    """The types of resources that have a configuration. The name "" of a BROKER is the default of all brokers."""
 
     TOPIC = 2
     BROKER = 4
@@ -40,7 +40,7 @@ class FeaturesImage:
 
     @property
     def metadata_version(self) -> int:
-        """0 before the bootstrap records have come."""
+        """The finalized level of metadata.version; 0 before the bootstrap records are loaded."""
         return self.finalized.get(METADATA_VERSION, 0)
 
     def level(self, name: str) -> int:
@@ -52,11 +52,11 @@ class ConfigsImage:
     by_resource: Mapping[tuple[int, str], Mapping[str, str]] = field(default_factory=dict)
 
     def of(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """What was set for a resource; empty where nothing was."""
+        """Return the settings of a resource; empty if it has none."""
         return self.by_resource.get((resource_type, name), _NOTHING)
 
     def names(self, resource_type: int) -> list[str]:
-        """The resources of a type that have a configuration of their own."""
+        """Return the names of the resources of a type that have a configuration of their own."""
         return [name for kind, name in self.by_resource if kind == resource_type]
 
 
@@ -98,7 +98,8 @@ class DelegationTokensImage:
 
 
 class Acl(NamedTuple):
-    """Who may or may not do what with which resource, from where. The numbers are Kafka's."""
+    """An access control entry: a principal may or may not do an operation with a resource, from a host. The numbers
+    are Kafka's."""
 
     resource_type: int
     resource_name: str

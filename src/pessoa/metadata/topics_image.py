@@ -106,7 +106,8 @@ NO_TOPICS = TopicsImage({}, {})
 
 
 def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
-    """What a change makes of a partition: a list that is null stays, a leader that is named begins a new epoch."""
+    """Return the partition after a change: a list that is null stays as it was, a record that names a leader begins
+    a new leader epoch."""
     replicas = partition.replicas if record.replicas is None else tuple(record.replicas)
     if record.directories is None:
         directories = partition.directories
@@ -139,7 +140,8 @@ def _or(changed: list[int] | None, present: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class TopicsDelta:
-    """The changes since an image. `changed` holds the partitions of every topic that was created or changed."""
+    """The changes of topics since an image. `changed` holds the partitions of every topic that was created or
+    changed."""
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
@@ -161,7 +163,7 @@ class TopicsDelta:
         partitions[record.partition_id] = changed_partition(partitions[record.partition_id], record)
 
     def replay_remove(self, record: RemoveTopicRecord) -> str:
-        """The name of the topic that is gone."""
+        """Remove a topic, and return its name."""
         topic_id = record.topic_id
         self.changed.pop(topic_id, None)
         created = self.names.pop(topic_id, None)

@@ -28,14 +28,15 @@ class AddressRates:
         return f"<AddressRates of {len(self._rates)} addresses>"
 
     def follow(self, configured: Configured) -> bool:
-        """The limits have changed. Return whether there are any."""
+        """Take over limits that have changed. Return whether any IP address is limited."""
         self._limits = Limits(configured)
         if not self._limits.has_addresses:
             self._rates.clear()
         return self._limits.has_addresses
 
     def hold_ms(self, address: str, now_ms: int) -> int:
-        """Count a new connection; or, if it came too early, return for how long it is held before it is closed."""
+        """Count a new connection and return 0; or, if it came too early, return for how long it is held before it is
+        closed."""
         limit = self._limits.of_address(address)
         if limit is None:
             return 0

@@ -44,7 +44,8 @@ _PERCENT_PER_NS = 100 / 1e9
 
 
 class Reading(NamedTuple):
-    """What one entity has used of one limit, for metrics. A part that is None is all users, or all client ids."""
+    """The measured rate of one entity and its limit, for metrics. A `user` or `client_id` of None stands for all of
+    them."""
 
     key: str
     user: str | None
@@ -58,7 +59,7 @@ class Reading(NamedTuple):
 
 
 class Meter:
-    """What is measured against one limit."""
+    """The rate of the clients that share one limit, and how often and how long they were throttled."""
 
     __slots__ = (
         "__weakref__",
@@ -85,14 +86,14 @@ class Meter:
         return f"<Meter {self.key} of {self.user!r}, {self.client_id!r}: {self.limit:g}, {self.rate!r}>"
 
     def charge(self, value: float, now_ms: int) -> int:
-        """Record this, and return for how many milliseconds its client is to be muted."""
+        """Record `value`, and return for how many milliseconds the client must be muted."""
         self.rate.record(value, now_ms)
         return self.rate.throttle_ms(self.limit, now_ms)
 
     def charge_paced(self, value: float, now_ms: int, *, is_done: bool) -> int:
-        """Record bytes as `charge` does; a client that was throttled is then kept at its limit (`Pace`). With `is_done`
-        the bytes count at once; otherwise the response may still be withheld, and is allowed, however large, while
-        nothing is owed from before."""
+        """Record bytes as `charge` does, and return the throttle time; a client that was throttled is then kept at
+        its limit (`Pace`). With `is_done` the bytes count at once; otherwise the response may still be withheld, and
+        is allowed, however large, while the client owes no time from before."""
         throttle_ms = self.charge(value, now_ms)
         pace = self._pace
         if pace is None:
@@ -111,7 +112,7 @@ class Meter:
         return throttle_ms
 
     def take_back(self, value: float, now_ms: int) -> None:
-        """Undo a charge for something that did not happen."""
+        """Undo a charge for bytes that were not sent."""
         self.rate.record(-value, now_ms)
         if self._pace is not None:
             self._pace.spend(-value)
@@ -133,7 +134,7 @@ class Meter:
 
 
 class ClientMeters:
-    """The meters of one user and client id; None where no limit holds."""
+    """The meters of one user and client id; a meter is None where no limit holds."""
 
     __slots__ = ("fetch", "generation", "produce", "request", "windows")
 
@@ -167,7 +168,8 @@ class ClientMeters:
         return min(self.request.charge(busy_ns * _PERCENT_PER_NS, now_ms), self.windows.size_ms)
 
     def fetch_limit_bytes(self, wanted_bytes: int) -> int:
-        """A fetch is not given more at once than is allowed in all windows that are full: it could never be made."""
+        """Return how many of the wanted bytes a fetch may return: at most what the limit allows in all full windows,
+        because the quota could never admit a larger response."""
         if self.fetch is None:
             return wanted_bytes
         return int(min(wanted_bytes, self.fetch.limit * self.windows.full_ms / 1000))
@@ -192,7 +194,7 @@ class ClientQuotas:
         return f"<ClientQuotas: {self.limits!r}, {len(self._clients)} clients, {len(self._of_users)} of users>"
 
     def follow(self, configured: Configured) -> None:
-        """The limits have changed."""
+        """Take over limits that have changed."""
         self.limits = Limits(configured)
         self.is_empty = not any(map(self.limits.has, CLIENT_KEYS))
         self._generation += 1
@@ -216,7 +218,7 @@ class ClientQuotas:
         return found
 
     def readings(self, now_ms: int) -> Iterator[Reading]:
-        """What is measured, for metrics."""
+        """Yield the reading of every meter, for metrics."""
         for meter in (*self._of_users.values(), *self._of_client_ids.values()):
             yield meter.read(now_ms)
 
@@ -247,7 +249,7 @@ class ClientQuotas:
 
 
 def user_of(principal: str) -> str:
-    """The name of a user: what stands behind the type of its principal, `User:`."""
+    """Return the user's name in a principal: the text behind its type, `User:`."""
     return principal.partition(":")[2]
 
 

@@ -32,7 +32,7 @@ _MANY_USERS = 1_000
 
 
 class MutationCharge:
-    """What one request spends."""
+    """The tokens that one request takes for the partitions that it creates or deletes."""
 
     __slots__ = ("_bucket", "_now_ms", "_rate", "_spent", "_tokens", "throttle_ms")
 
@@ -60,7 +60,8 @@ class MutationCharge:
             self._note_owed()
 
     def settle(self) -> int:
-        """The decision stands: take what it spent. Return how many milliseconds the client shall wait."""
+        """Take the spent tokens from the bucket, because the decision was made. Return how many milliseconds the
+        client must wait."""
         if self._spent:
             self._bucket.spend(self._spent, self._rate, self._now_ms)
             self._spent = 0
@@ -83,7 +84,7 @@ class MutationQuotas:
         return f"<MutationQuotas: {len(self._of_users)} users, {len(self._of_client_ids)} client ids>"
 
     def follow(self, configured: Configured) -> None:
-        """The limits have changed; what clients have spent stays."""
+        """Take over limits that have changed; the tokens that clients have spent stay spent."""
         self._limits = Limits(configured)
 
     def charge_of(self, principal: str, client_id: str | None, now_ms: int) -> MutationCharge | None:

@@ -53,7 +53,7 @@ _LEVELS: tuple[tuple[bool | None, bool | None], ...] = (
 
 
 class Limit(NamedTuple):
-    """`user` and `client_id` say what is measured together; None: all of them."""
+    """A limit, and the clients whose use is added up for it: those of `user` and `client_id`; None stands for all."""
 
     value: float
     user: str | None
@@ -61,7 +61,7 @@ class Limit(NamedTuple):
 
 
 class Limits:
-    """The limits of one state of the metadata."""
+    """The quotas of one metadata image, by the precedence of their entities."""
 
     def __init__(self, configured: Configured) -> None:
         self._configured = configured
@@ -77,7 +77,7 @@ class Limits:
         return f"<Limits of {len(self._configured)} entities>"
 
     def has(self, key: str) -> bool:
-        """Whether there is any limit of this kind."""
+        """Return whether any entity has a limit for this quota key."""
         return bool(self._levels[key])
 
     @property
@@ -93,13 +93,14 @@ class Limits:
         return None
 
     def of_address(self, address: str) -> float | None:
-        """How many connections may come from it in a second."""
+        """Return how many connections per second the IP address may open; None if it has no limit."""
         limits = self._of_addresses
         return limits[address] if address in limits else limits.get(None)
 
 
 def _address(name: str | None) -> str | None:
-    """Return an IP address as a socket spells it. A name that is no address is returned as it is, and matches none."""
+    """Return an IP address as a socket spells it. A name that is no address is returned unchanged, and matches no
+    connection."""
     try:
         return None if name is None else str(ip_address(name))
     except ValueError:

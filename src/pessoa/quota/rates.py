@@ -30,7 +30,8 @@ MAX_THROTTLE_MS = (1 << 31) - 1
 
 
 def whole_throttle_ms(throttle_ms: float) -> int:
-    """The time as responses can say it. It may be infinite: a rate is divided by limits as small as 5e-324."""
+    """Return the throttle time as an integer that fits into a response. It may be infinite: a rate is divided by
+    limits as small as 5e-324."""
     return round(min(MAX_THROTTLE_MS, throttle_ms))
 
 
@@ -59,7 +60,7 @@ class _Window:
 
 
 class WindowedRate:
-    """The rate of the recorded values, per second."""
+    """The average per second of the recorded values over the last windows."""
 
     __slots__ = ("_all_ms", "_recorded", "_total", "windows")
 
@@ -76,7 +77,7 @@ class WindowedRate:
         return f"<WindowedRate: {self._total:g} in {len(self._recorded)} windows>"
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count this much more; a negative value takes back what was recorded at the same time."""
+        """Add `value`; a negative value takes back one that was recorded at the same time."""
         recorded = self._recorded
         if not recorded or now_ms - recorded[-1].began_ms >= self.windows.size_ms:
             self._forget_old(now_ms)
@@ -91,7 +92,8 @@ class WindowedRate:
         return self._total * 1000 / self._time_ms(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """How long to wait until the rate is down to the limit; 0 if it is not above it."""
+        """Return how long a client must wait until the rate is down to the limit; 0 if the rate is not above the
+        limit."""
         self._forget_old(now_ms)
         time_ms = self._time_ms(now_ms)
         rate = self._total * 1000 / time_ms
@@ -103,7 +105,8 @@ class WindowedRate:
         return not self._recorded
 
     def _time_ms(self, now_ms: int) -> int:
-        """The time that the rate is an average over: since the oldest window began, at least that of all full ones."""
+        """Return the time that the rate is an average over: since the oldest window began, at least that of all full
+        windows."""
         elapsed_ms = now_ms - self._recorded[0].began_ms if self._recorded else 0
         number, size_ms = self.windows
         missing = number - 1 - elapsed_ms // size_ms
@@ -121,7 +124,8 @@ class WindowedRate:
 
 
 class Pace:
-    """What a client that was throttled may still have now. Below zero it owes, and waits."""
+    """The bytes that a client that was throttled may use now. If they are below zero, the client owes them, and
+    waits."""
 
     __slots__ = ("_at_ms", "_left", "throttled_ms", "windows")
 
@@ -136,18 +140,18 @@ class Pace:
         return f"<Pace: {self._left:g} left>"
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the client was not throttled for as long as all windows last."""
+        """Return whether the client was not throttled for as long as all windows last."""
         return now_ms - self.throttled_ms >= self.windows.all_ms
 
     def owed_ms(self, limit: float, now_ms: int) -> int:
-        """For how long the client has to wait until it may have more."""
+        """Return for how long the client has to wait until it may use more bytes."""
         most = limit * self.windows.size_ms / 1000
         self._left = min(most, self._left + limit * (now_ms - self._at_ms) / 1000)
         self._at_ms = now_ms
         return whole_throttle_ms(-self._left / limit * 1000) if self._left < 0 else 0
 
     def spend(self, value: float) -> None:
-        """A negative value gives back."""
+        """Subtract `value` from the bytes that the client may use; a negative value gives bytes back."""
         self._left -= value
 
 
@@ -175,10 +179,10 @@ class TokenBucket:
         self._filled_at_ms = now_ms
 
     def throttle_ms(self, rate: float, now_ms: int) -> int:
-        """How long it takes until nothing is owed; 0 if nothing is."""
+        """Return how long the bucket takes to refill to zero tokens; 0 if no tokens are owed."""
         tokens = self.tokens(rate, now_ms)
         return whole_throttle_ms(-tokens / rate * 1000) if tokens < 0 else 0
 
     def is_full(self, rate: float, now_ms: int) -> bool:
-        """Whether a new one would hold the same."""
+        """Return whether a new bucket would hold the same number of tokens."""
         return self.tokens(rate, now_ms) >= rate * self.windows.all_ms / 1000

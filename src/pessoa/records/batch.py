@@ -106,7 +106,7 @@ def increment_sequence(sequence: int, increment: int) -> int:
 
 
 class RecordBatch:
-    """One batch, as its header tells it. `view` is the whole batch, and `size` its bytes including the header."""
+    """A batch with the fields of its header. `view` is the whole batch, and `size` its bytes including the header."""
 
     __slots__ = (
         "attributes",
@@ -141,7 +141,7 @@ class RecordBatch:
     view: memoryview
 
     def __init__(self, data: bytes | bytearray | memoryview, position: int = 0) -> None:
-        """Look at the batch that starts at `position`; bytes after its end are left alone."""
+        """Read the header of the batch that starts at `position`; bytes after its end are ignored."""
         view = data if type(data) is memoryview else memoryview(data)
         try:
             (
@@ -197,7 +197,8 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones and markers of this batch, if a pass has decided that."""
+        """The time from which compaction may drop the tombstones and markers of this batch; None before a pass has
+        set it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -222,7 +223,7 @@ class RecordBatch:
         return checksum.crc32c(self.view[ATTRIBUTES_POSITION:])
 
     def is_valid(self) -> bool:
-        """Whether the bytes are the ones that were sent."""
+        """Whether the CRC matches the bytes."""
         return self.crc == checksum.crc32c(self.view[ATTRIBUTES_POSITION:])
 
     def __repr__(self) -> str:
@@ -246,7 +247,7 @@ class RecordBatch:
 
 
 def _not_a_batch(view: memoryview) -> InvalidBatch:
-    """Why the bytes at hand cannot be looked at as a batch. Off the hot path, so it may look again."""
+    """Return the error that says why these bytes are not a batch. It is off the hot path, so it may read them again."""
     available = len(view)
     if available > MAGIC_POSITION:
         magic = struct.unpack_from("b", view, MAGIC_POSITION)[0]
@@ -270,9 +271,9 @@ def _not_a_batch(view: memoryview) -> InvalidBatch:
 class BatchWalk:
     """The batches that stand one after another in `data`.
 
-    A Fetch response and a torn segment may end in a piece of a batch. Iteration stops before such a piece, and `end` is
-    where it begins: the size of what was whole so far. Bytes that cannot begin a batch raise `InvalidBatch`, and `end`
-    is their position.
+    A Fetch response and a torn segment may end in an incomplete batch. Iteration stops before it, and `end` is its
+    position: the size of the complete batches. Bytes that cannot begin a batch raise `InvalidBatch`, and `end` is their
+    position.
     """
 
     __slots__ = ("data", "end")

@@ -103,11 +103,12 @@ _UNPRODUCIBLE_FLAGS = CONTROL_FLAG | LOG_APPEND_TIME_FLAG
 
 
 class CostlyBatch(Exception):
-    """The records of a batch have to be read, and that takes longer than an event loop may be held."""
+    """Raised where the records of a batch have to be read, and that takes longer than an event loop may be held."""
 
 
 class AppendRules:
-    """What one topic accepts from producers. Made when its configuration changes, not per request; never changed."""
+    """The rules by which one topic accepts batches from producers. Made when its configuration changes, not per
+    request; immutable."""
 
     __slots__ = (
         "believed_future_ms",
@@ -152,8 +153,8 @@ class AppendRules:
 def check_produced(
     data: memoryview, rules: AppendRules, now_ms: int, version: int, is_opened: bool = False
 ) -> RecordBatch:
-    """The one batch in `data`, the records of one partition in a Produce request of this `version`. `is_opened`: what
-    its records say was checked before. Raises `InvalidBatch` or `CostlyBatch`.
+    """Return the one batch in `data`, the records of one partition in a Produce request of this `version`. With
+    `is_opened` the records themselves were checked before. Raises `InvalidBatch` or `CostlyBatch`.
 
     Where its max timestamp is not that of its records, the field is corrected in place: `data` must be writable.
     """
@@ -237,7 +238,8 @@ def check_size(batch: RecordBatch, rules: AppendRules) -> RecordBatch:
 
 
 def check_timestamps(batch: RecordBatch, rules: AppendRules, now_ms: int, limit: int | None = None) -> None:
-    """Check the timestamps of a produced batch of CreateTime by its records, and let its header say the largest."""
+    """Check the timestamps of the records of a produced CreateTime batch, and set the header's max timestamp to the
+    largest."""
     limit = _unpacked_limit(batch, rules, limit)
     largest = largest_timestamp(batch, limit)
     if largest - now_ms > rules.timestamp_after_max_ms:
@@ -253,7 +255,7 @@ def _unpacked_limit(batch: RecordBatch, rules: AppendRules, limit: int | None) -
 
 
 def check_records(batch: RecordBatch, rules: AppendRules, now_ms: int, limit: int | None = None) -> None:
-    """Check the records of a produced batch one by one, and let its header say their largest timestamp."""
+    """Check the records of a produced batch one by one, and set the header's max timestamp to the largest."""
     base_timestamp = batch.base_timestamp
     earliest = now_ms - rules.timestamp_before_max_ms
     latest = now_ms + rules.timestamp_after_max_ms
@@ -296,7 +298,7 @@ def _correct_max_timestamp(batch: RecordBatch, largest: int) -> None:
 
 
 def _is_too_many(count: int, batch: RecordBatch) -> bool:
-    """Whether so many records cannot be in the bytes that the batch has for them."""
+    """Return whether `count` records cannot fit into the bytes that the batch has for them."""
     size = batch.size - HEADER_SIZE
     if batch.attributes & CODEC_MASK:
         return count > size * _RECORDS_IN_PACKED_BYTE
@@ -304,7 +306,7 @@ def _is_too_many(count: int, batch: RecordBatch) -> bool:
 
 
 def _first_refusal(data: memoryview, refusal: InvalidBatch) -> InvalidBatch:
-    """Kafka's answer to bytes that do not begin with a whole batch of format 2."""
+    """Return Kafka's error for bytes that do not begin with a whole batch of format 2."""
     if refusal.error is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
         return InvalidBatch(ErrorCode.INVALID_RECORD, refusal.message)
     if len(data) <= MAGIC_POSITION:
@@ -315,7 +317,7 @@ def _first_refusal(data: memoryview, refusal: InvalidBatch) -> InvalidBatch:
 
 
 def _is_incomplete(data: memoryview) -> bool:
-    """Whether the first batch says that it is longer than the bytes at hand."""
+    """Return whether the first batch is, by its length field, longer than the data."""
     walk = BatchWalk(data)
     try:
         return next(iter(walk), None) is None
@@ -366,7 +368,7 @@ def _refuse_crc(batch: RecordBatch) -> NoReturn:
 
 
 def _refuse_header(batch: RecordBatch) -> NoReturn:
-    """Say which of the header's fields is wrong; one of them is."""
+    """Raise `InvalidBatch` with the name of the wrong field of the header; at least one of its fields is wrong."""
     _ = batch.codec  # raises for a codec that does not exist
     count = batch.records_count
     if count <= 0 or batch.last_offset_delta != count - 1:

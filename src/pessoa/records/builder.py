@@ -73,7 +73,7 @@ def build_batch(
     control: bool = False,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """One batch with these records. The offsets default to those of the first and the last record."""
+    """Return one batch with these records. The offsets default to those of the first and the last record."""
     if not records:
         if base_offset is None or last_offset is None:
             raise ValueError("an empty batch needs its base_offset and last_offset")
@@ -115,7 +115,8 @@ def build_batch(
 
 
 def _sealed(payload: bytes, base_offset: int, partition_leader_epoch: int, fields: tuple[int, ...]) -> bytearray:
-    """The records behind their header. `fields` are those that the CRC covers, in the order of the header."""
+    """Return the batch: a header, then `payload`. `fields` are those that the CRC covers, in the order of the
+    header."""
     batch = bytearray(HEADER_SIZE + len(payload))
     batch[HEADER_SIZE:] = payload
     length = len(batch) - LOG_OVERHEAD
@@ -129,7 +130,7 @@ def _sealed(payload: bytes, base_offset: int, partition_leader_epoch: int, field
 
 
 def encode_records(records: Sequence[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """The records as they stand in an uncompressed batch with this base."""
+    """Return the bytes of the records in an uncompressed batch with this base offset and timestamp."""
     varint = _varint
     parts: list[bytes] = []
     for offset, timestamp, key, value, headers in records:
@@ -162,7 +163,7 @@ def _encode_headers(headers: Sequence[Header]) -> bytes:
 # Lengths and deltas repeat: within a batch nearly every number has been seen before.
 @lru_cache(maxsize=4096)
 def _varint(value: int) -> bytes:
-    """`value` zigzag-coded, seven bits a byte, lowest first; it serves int32 and int64 alike."""
+    """Return `value` zigzag-coded, seven bits a byte, lowest first; the same code serves int32 and int64."""
     if not -_INT64_LIMIT <= value < _INT64_LIMIT:
         raise ValueError(f"{value} is beyond 64 bits")
     raw = (value << 1) ^ (value >> 63)

@@ -78,14 +78,14 @@ _UINT32_LE = struct.Struct("<I")
 
 
 def compress(codec: Codec, data: Bytes, level: int | None = None) -> bytes:
-    """Pack `data`; `level` is that of Kafka's `compression.<codec>.level`, and snappy has none."""
+    """Compress `data`; `level` is that of Kafka's `compression.<codec>.level`, and snappy has none."""
     if codec is Codec.NONE:
         return bytes(data)
     return _COMPRESSORS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Bytes, limit: int = DECOMPRESSED_LIMIT) -> bytes:
-    """Unpack `data`, or raise `InvalidBatch` if it is broken or would give more than `limit` bytes."""
+    """Decompress `data`. Raises `InvalidBatch` if it is corrupt or would give more than `limit` bytes."""
     if codec is Codec.NONE:
         if len(data) > limit:
             raise _too_large("none", limit)
@@ -168,7 +168,7 @@ def _decompress_snappy(data: Bytes, limit: int) -> bytes:
 
 
 def _snappy_blocks(view: memoryview) -> list[memoryview]:
-    """The raw blocks inside the framing, or the whole if there is none."""
+    """Return the raw blocks inside the framing, or all of `view` if it has no framing."""
     if view[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return [view]
     blocks = []
@@ -216,7 +216,7 @@ def _decompress_lz4(data: Bytes, limit: int) -> bytes:
 
 
 def _lz4_most(view: memoryview, limit: int) -> int:
-    """The most that these frames can hold. The walk ends once that is more than `limit`."""
+    """Return the most bytes that these frames can decompress to. The walk ends once that is more than `limit`."""
     most = position = 0
     while position < len(view) and most <= limit:
         magic, flags, block_descriptor = struct.unpack_from("<IBB", view, position)
@@ -254,7 +254,7 @@ def _decompress_zstd(data: Bytes, limit: int) -> bytes:
 
 
 def _zstd_most(view: memoryview, limit: int) -> int:
-    """The most that these frames can hold. The walk ends once that is more than `limit`."""
+    """Return the most bytes that these frames can decompress to. The walk ends once that is more than `limit`."""
     most = position = 0
     while position < len(view) and most <= limit:
         magic = _UINT32_LE.unpack_from(view, position)[0]
@@ -280,7 +280,8 @@ def _zstd_most(view: memoryview, limit: int) -> int:
 
 
 def _zstd_content_size(view: memoryview, position: int) -> tuple[int | None, int]:
-    """What a frame says of the size of its content, and where its blocks begin. RFC 8878, 3.1.1.1."""
+    """Return the content size that a frame declares, None if it declares none, and the position of its blocks. RFC
+    8878, 3.1.1.1."""
     descriptor = view[position]
     is_single_segment = descriptor >> 5 & 1
     size_flag = descriptor >> 6
@@ -307,7 +308,7 @@ def _most(name: str, walk: Callable[[memoryview, int], int], data: Bytes, limit:
 def _unpack_into(
     name: str, decompress_into: Callable[[Bytes, bytearray], int], data: Bytes, most: int, limit: int
 ) -> bytes:
-    """Unpack into a buffer that cannot grow. Its pages become real memory only as the codec writes them."""
+    """Decompress into a buffer of fixed size. Its pages become real memory only as the codec writes them."""
     from cramjam import DecompressionError
 
     buffer = bytearray(min(most, limit))

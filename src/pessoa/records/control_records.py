@@ -65,7 +65,7 @@ class ControlRecordType(IntEnum):
 
 
 class ControlRecord(NamedTuple):
-    """A control record as it was read; see the head of this file for None."""
+    """A decoded control record; see the head of this file for None."""
 
     offset: int
     timestamp: int
@@ -100,7 +100,7 @@ def build_transaction_marker(
     base_offset: int = 0,
     partition_leader_epoch: int = -1,
 ) -> bytearray:
-    """The batch that ends a producer's transaction in one partition; `control_type` is COMMIT or ABORT."""
+    """Return the batch that ends a producer's transaction in one partition; `control_type` is COMMIT or ABORT."""
     if control_type not in _TRANSACTION_MARKERS:
         raise ValueError(f"{control_type.name} does not end a transaction")
     marker = EndTxnMarker(coordinator_epoch=coordinator_epoch)
@@ -118,7 +118,7 @@ def build_transaction_marker(
 def build_quorum_batch(
     messages: Sequence[QuorumMessage], *, timestamp: int, base_offset: int = 0, partition_leader_epoch: int = -1
 ) -> bytearray:
-    """A batch of what the metadata quorum writes about itself, at consecutive offsets."""
+    """Return a batch of the control records that the metadata quorum writes about itself, at consecutive offsets."""
     return build_batch(
         [
             Record(
@@ -141,7 +141,7 @@ def control_records(batch: RecordBatch) -> Iterator[ControlRecord]:
 
 
 def read_control_record(record: Record) -> ControlRecord:
-    """What a record of a control batch says, or `InvalidBatch` with INVALID_RECORD."""
+    """Return the decoded record of a control batch. Raises `InvalidBatch` with INVALID_RECORD."""
     control_type = read_control_type(record.key)
     if control_type is None:
         return ControlRecord(record.offset, record.timestamp, None, None)
@@ -159,7 +159,7 @@ def read_control_record(record: Record) -> ControlRecord:
 
 
 def read_control_type(key: bytes | None) -> ControlRecordType | None:
-    """The type that a control record's key names; None for one of a newer Kafka."""
+    """Return the type that a control record's key names; None for a type of a newer Kafka."""
     if key is None or len(key) < _KEY.size:
         raise _wrong(f"a control record has a key of {_KEY.size} bytes, but here is {key!r}")
     version, number = _KEY.unpack_from(key)

@@ -30,7 +30,8 @@ _pack_attributes = struct.Struct(">h").pack_into
 def recompress(
     batch: RecordBatch, codec: Codec, level: int | None = None, limit: int = DECOMPRESSED_LIMIT
 ) -> RecordBatch:
-    """A new batch with the records of this one. `InvalidBatch` if they cannot be unpacked, or are more than `limit`."""
+    """Return a new batch with the records of this one. Raises `InvalidBatch` if they cannot be decompressed, or are
+    more than `limit` bytes."""
     data = bytearray(batch.view[:HEADER_SIZE])
     data += compress(codec, unpacked_records(batch, limit), level)
     _pack_length(data, LENGTH_POSITION, len(data) - LOG_OVERHEAD)

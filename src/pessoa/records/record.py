@@ -49,7 +49,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class Record(NamedTuple):
-    """One record with its place in the log. `value` None is a tombstone; a name may come twice among the headers."""
+    """One record with its offset in the log. `value` None is a tombstone; a header name may occur twice."""
 
     offset: int
     timestamp: int
@@ -59,7 +59,8 @@ class Record(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where the parts of a record are in the unpacked records. `key_end` - `key_start` is its size, -1 for null."""
+    """The positions of a record's parts in the decompressed records. `key_end` - `key_start` is the key's size, -1
+    for null."""
 
     offset_delta: int
     timestamp_delta: int
@@ -77,7 +78,7 @@ def _wrong(message: str) -> InvalidBatch:
 
 
 def unpacked_records(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> bytes:
-    """The bytes of the batch's records, without their compression."""
+    """Return the bytes of the batch's records, decompressed."""
     return decompress(batch.codec, batch.view[HEADER_SIZE:], limit)
 
 
@@ -121,13 +122,13 @@ def records(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
 
 
 def spans(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> tuple[bytes, Iterator[Span]]:
-    """The unpacked records and where each of their parts stands in them."""
+    """Return the decompressed records, and the positions of each record's parts in them."""
     data = unpacked_records(batch, limit)
     return data, map(Span._make, _spans(data, batch.records_count))
 
 
 def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, int, int, int, int]]:
-    """Walk `count` records and check every length in them; see `Span` for what comes out.
+    """Walk `count` records, check every length in them, and yield the fields of a `Span` for each.
 
     The first byte of each number is looked up in place, because nearly always it is the only one.
     """
@@ -184,11 +185,11 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
 
 
 def largest_timestamp(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> int:
-    """The largest timestamp of the records: what the header of a batch of CreateTime has to say. As with Kafka it is -1
-    if no record has a larger one.
+    """Return the largest timestamp of the records: the max timestamp that the header of a CreateTime batch must have.
+    As in Kafka it is -1 if no record has a larger one.
 
-    `InvalidBatch` if the records are not as many as the header claims or do not end where the batch does. What a record
-    has behind its timestamp is not looked at.
+    Raises `InvalidBatch` if the records are not as many as the header claims or do not end where the batch does. The
+    bytes of a record behind its timestamp are not read.
     """
     data = unpacked_records(batch, limit)
     count = batch.records_count
@@ -224,7 +225,7 @@ def largest_timestamp(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> in
 
 
 def _sized(data: bytes, position: int, end: int, name: str) -> tuple[int, int]:
-    """Where a length-prefixed value starts and ends; a null ends one before its start."""
+    """Return where a length-prefixed value starts and ends; a null ends one before its start."""
     size = _SMALL[data[position]]
     position += 1
     if size is None:
@@ -248,7 +249,8 @@ def _skip_headers(data: bytes, position: int, end: int, count: int) -> int:
 
 
 def _headers(data: bytes, position: int, count: int) -> tuple[Header, ...]:
-    """The headers that `_skip_headers` has found sound; like Kafka, with replacements in a name that is not UTF-8."""
+    """Return the headers, which `_skip_headers` has checked; as in Kafka, bytes of a name that are not UTF-8 are
+    replaced."""
     end = len(data)
     headers: list[Header] = []
     for _ in range(count):
@@ -261,7 +263,8 @@ def _headers(data: bytes, position: int, count: int) -> tuple[Header, ...]:
 
 
 def _varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
-    """The number at `position`, whose first byte says that more follow, and where it ends; a varlong has 64 `bits`."""
+    """Return the varint at `position`, which has more than one byte, and the position behind it; a varlong has 64
+    `bits`."""
     second = data[position + 1]
     if second < 0x80:
         raw = data[position] & 0x7F | second << 7

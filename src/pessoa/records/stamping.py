@@ -42,20 +42,20 @@ _KNOWN_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CON
 
 
 def stamp(batch: RecordBatch, base_offset: int, partition_leader_epoch: int) -> None:
-    """Give the batch its place in the log."""
+    """Write the base offset and the leader epoch into the batch; the CRC covers neither."""
     _pack_assignment(batch.view, 0, base_offset, batch.size - LOG_OVERHEAD, partition_leader_epoch)
     batch.base_offset = base_offset
     batch.partition_leader_epoch = partition_leader_epoch
 
 
 def stamp_log_append_time(batch: RecordBatch, now_ms: int) -> None:
-    """Make `now_ms` the timestamp of every record of the batch, and the CRC right again."""
+    """Make `now_ms` the timestamp of every record of the batch, and update the CRC."""
     batch.attributes |= LOG_APPEND_TIME_FLAG
     stamp_max_timestamp(batch, now_ms)
 
 
 def stamp_max_timestamp(batch: RecordBatch, timestamp: int) -> None:
-    """Make `timestamp` what the header says is the largest, and the CRC right again."""
+    """Set the max timestamp in the header of the batch, and update the CRC."""
     view = batch.view
     batch.attributes &= _KNOWN_ATTRIBUTES
     batch.max_timestamp = timestamp

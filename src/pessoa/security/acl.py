@@ -112,5 +112,5 @@ class Entry(Protocol):
 
 
 def operation_bits(operations: tuple[Operation, ...]) -> int:
-    """The set of operations as `authorized_operations` has it: a bit by the number of each."""
+    """Return the set of operations as `authorized_operations` encodes it: each operation is the bit of its number."""
     return sum(1 << operation for operation in operations)

@@ -95,7 +95,7 @@ def normalised_host(host: str) -> str:
 
 
 def parse_super_users(text: str) -> frozenset[str]:
-    """`User:a;User:b`. Raises a `ValueError` that names what is not a type and a name."""
+    """Return the principals in `User:a;User:b`. Raises a `ValueError` that names an entry without a type and a name."""
     names = frozenset(filter(None, (one.strip() for one in text.split(";"))))
     for name in sorted(names):
         kind, colon, _ = name.partition(":")
@@ -122,7 +122,7 @@ class _Patterns:
         self._lengths = sorted({len(prefix) for prefix in self._prefixed})
 
     def matching(self, name: str) -> Iterator[_ByPrincipal]:
-        """The patterns that a name falls under."""
+        """Yield the entries, by principal, of each pattern that matches a resource name."""
         if name in self._literal:
             yield self._literal[name]
         if name != WILDCARD and WILDCARD in self._literal:
@@ -135,7 +135,7 @@ class _Patterns:
 
 
 class AclTable:
-    """All entries, in an order that makes questions cheap. It is never changed."""
+    """All ACL entries, indexed by resource type, pattern and principal. Immutable."""
 
     def __init__(self, entries: Iterable[Entry] = (), *, allows_without_acl: bool = False) -> None:
         by_type: dict[int, list[Entry]] = {}
@@ -145,7 +145,7 @@ class AclTable:
         self._without_acl = DEFAULT_ALLOW if allows_without_acl else DEFAULT_DENY
 
     def decide(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> Verdict:
-        """`host` is normalised."""
+        """Return whether the entries allow the operation, and the entry that decides. `host` is normalised."""
         patterns = self._by_type.get(kind)
         allowing: Entry | None = None
         has_entries = False
@@ -164,8 +164,8 @@ class AclTable:
         return DEFAULT_DENY if has_entries else self._without_acl
 
     def allows_some(self, principal: str, host: str, operation: Operation, kind: ResourceType) -> bool:
-        """Whether a resource of this type may exist with which this is allowed (Kafka's authorizeByResourceType, for
-        those that are no super users). As there, no operation implies another one."""
+        """Return whether the operation is allowed on at least one resource name of this type (Kafka's
+        authorizeByResourceType, for principals that are no super users). As there, no operation implies another one."""
         denied: set[tuple[int, str]] = set()
         allowed: set[tuple[int, str]] = set()
         if self.decide(principal, host, operation, kind, _ANY_NAME).is_allowed:
@@ -205,7 +205,8 @@ def _allows(entry: Entry, operation: Operation) -> bool:
 
 
 class Authorizer:
-    """Answers the questions of handlers. Without `authorizer.class.name` a node has none, and everything is allowed."""
+    """Decides by the ACL entries whether a request's operation is allowed. Without `authorizer.class.name` a node
+    has no authorizer, and every operation is allowed."""
 
     def __init__(self, super_users: frozenset[str] = frozenset(), *, allows_without_acl: bool = False) -> None:
         self._super_users = super_users
@@ -228,7 +229,8 @@ class Authorizer:
             self._verdicts = {}
 
     def can_decide_about(self, principal: str) -> bool:
-        """False while the entries are not loaded, for all that are no super users: a denial would then say nothing."""
+        """Return False for a principal that is no super user while the entries are not loaded: a denial would mean
+        nothing."""
         return self._entries is not None or principal in self._super_users
 
     def may(
@@ -241,8 +243,8 @@ class Authorizer:
         *,
         quietly: bool = False,
     ) -> bool:
-        """Whether the operation is allowed. `count` is how often the request names the resource, for the log; a check
-        whose denial is no refusal (a list is filtered, another right may do) is made `quietly`."""
+        """Return whether the operation is allowed. `count` is how often the request names the resource, for the log;
+        with `quietly` a denial is not logged as a refusal (a list is filtered, another permission may suffice)."""
         principal, host = asker.principal, asker.client_host
         key = (principal, host, operation, kind, name)
         verdict = self._verdicts.get(key)
@@ -262,14 +264,14 @@ class Authorizer:
         return verdict
 
     def decide(self, principal: str, host: str, operation: Operation, kind: ResourceType, name: str) -> Verdict:
-        """The verdict, without a look at those that were given and without a line in the log."""
+        """Return the verdict, without using the cached verdicts and without writing to the log."""
         if principal in self._super_users:
             return SUPER_USER
         table = self._current_table()
         return NOT_LOADED if table is None else table.decide(principal, normalised_host(host), operation, kind, name)
 
     def may_with_some(self, asker: Asker, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the operation is allowed with some resource of the type."""
+        """Return whether the operation is allowed with some resource of the type."""
         principal, host = asker.principal, asker.client_host
         if principal in self._super_users:
             return True
@@ -285,7 +287,7 @@ class Authorizer:
         return verdict.is_allowed
 
     def operations(self, asker: Asker, kind: ResourceType, name: str) -> int:
-        """The bits of `authorized_operations`."""
+        """Return the operations that are allowed on the resource, as the bits of `authorized_operations`."""
         return sum(
             1 << operation
             for operation in SUPPORTED_OPERATIONS[kind]

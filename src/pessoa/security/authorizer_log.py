@@ -64,7 +64,7 @@ def log_verdict(
 
 
 def _escaped(text: str) -> str:
-    """Printable characters as they are, all others as Python writes them between quotes."""
+    """Return the text with all characters escaped that are not printable, as Python writes them between quotes."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)

@@ -44,7 +44,7 @@ class _TypedRange(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the group's configuration allows. It may change between two events of a share partition."""
+    """The limits in the group's configuration. They may change between two events of a share partition."""
 
     delivery_count: int = 5
     # The most offsets between start and end offset.
@@ -54,8 +54,8 @@ class Limits(NamedTuple):
 
 
 def check_form(acknowledgements: Sequence[Acknowledgement], *, knows_renew: bool, is_renewal: bool) -> None:
-    """Raise INVALID_REQUEST for acknowledgements that no state of the partition could fulfil. `knows_renew` is False
-    for requests of versions without type 4, `is_renewal` is the IsRenewAck of the request."""
+    """Raise INVALID_REQUEST for acknowledgements that are wrong in any state of the partition. `knows_renew` is
+    False for requests of versions without type 4, `is_renewal` is the IsRenewAck of the request."""
     highest = AcknowledgeType.RENEW if knows_renew else AcknowledgeType.REJECT
     previous_last_offset = -1
     for first_offset, last_offset, types in acknowledgements:
@@ -73,7 +73,8 @@ def check_form(acknowledgements: Sequence[Acknowledgement], *, knows_renew: bool
 
 
 def released_state(run: Run, limits: Limits) -> DeliveryState:
-    """The state of an acquired record that is given back, or whose lock has ended."""
+    """Return the state of an acquired record after its release or the end of its lock: archived at the delivery
+    count limit."""
     is_given_up = run.delivery_count >= limits.delivery_count
     return DeliveryState.ARCHIVED if is_given_up else DeliveryState.AVAILABLE
 
@@ -86,9 +87,9 @@ def plan_acknowledgements(
     transition: int,
     now_ms: int,
 ) -> list[Run]:
-    """Return the runs that shall take the place of those in flight. Those that must be stored are in `transition`.
+    """Return the runs that replace those in flight. Runs whose state must be stored are in `transition`.
 
-    What lies below the start offset is passed over: it was acknowledged before, or the log has deleted it.
+    Offsets below the start offset are skipped: they were acknowledged before, or the log has deleted them.
     """
     plan: list[Run] = []
     for acknowledgement in acknowledgements:
@@ -130,7 +131,7 @@ def _acknowledged(run: Run, kind: AcknowledgeType, member_id: str, limits: Limit
 
 
 def _typed_ranges(acknowledgement: Acknowledgement) -> Iterator[_TypedRange]:
-    """The acknowledgement as ranges with one type each, as long as they can be."""
+    """Yield the acknowledgement as ranges of one type each, as long as possible."""
     first_offset, last_offset, types = acknowledgement
     if len(types) == 1:
         yield _TypedRange(first_offset, last_offset, AcknowledgeType(types[0]))

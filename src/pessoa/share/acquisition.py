@@ -62,7 +62,8 @@ def isolation_threshold(delivery_count_limit: int) -> int:
 
 
 def isolated_size(run: Run, delivery_count_limit: int) -> int | None:
-    """How many offsets of an available run are acquired together and alone; None if it need not be isolated."""
+    """Return how many offsets of an available run are acquired together, and without others; None if the run need
+    not be isolated."""
     threshold = isolation_threshold(delivery_count_limit)
     if run.delivery_count < threshold:
         return None
@@ -72,7 +73,7 @@ def isolated_size(run: Run, delivery_count_limit: int) -> int | None:
 
 
 class AcquisitionPlan:
-    """The runs that take the place of those in flight, from the first available offset on without a hole."""
+    """The runs that replace those in flight, from the first available offset on without a gap."""
 
     def __init__(self, in_flight: InFlight, request: AcquireRequest, limits: Limits, deadline_ms: int) -> None:
         self.runs: list[Run] = []
@@ -88,7 +89,7 @@ class AcquisitionPlan:
         self._is_full = request.max_records <= 0
 
     def acquire_from(self, batches: Sequence[FetchedBatch]) -> None:
-        """Acquire records of the batches that were read, in order, until there are enough."""
+        """Acquire records of the batches that were read, in order, up to the limits of the request and the group."""
         for batch in batches:
             if batch.last_offset < self._position:
                 continue
@@ -104,7 +105,8 @@ class AcquisitionPlan:
                 self._is_full = True
 
     def _archive(self, last_offset: int) -> None:
-        """Plan what the log does not have, or must not show: available and new offsets up to this one are archived."""
+        """Plan to archive the available and new offsets up to this one: the log does not have their records, or must
+        not show them."""
         for run in self._in_flight.between(self._position, last_offset):
             self._keep(run._replace(state=DeliveryState.ARCHIVED) if run.is_available else run)
         if self._position <= last_offset and self._has_room():
@@ -155,7 +157,8 @@ class AcquisitionPlan:
         self._position = run.last_offset + 1
 
     def _take(self, run: Run) -> None:
-        """Plan the acquisition of an available run, in one entry with the one before it if they are alike."""
+        """Plan the acquisition of an available run; it becomes one entry with the run before it if both have the
+        same properties."""
         self._acquired_count += run.size
         acquired = run._replace(
             state=DeliveryState.ACQUIRED,

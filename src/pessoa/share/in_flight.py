@@ -69,7 +69,8 @@ class Run(NamedTuple):
 
 
 class InFlight:
-    """Invariant: the runs cover [start_offset, end_offset) in order, each offset once."""
+    """The runs of the records in flight. Invariant: they cover [start_offset, end_offset) in order, each offset
+    once."""
 
     def __init__(self, start_offset: int, runs: Sequence[Run] = ()) -> None:
         self._start_offset = start_offset
@@ -98,7 +99,7 @@ class InFlight:
 
     @property
     def done_count(self) -> int:
-        """How many offsets are acknowledged or archived, transitions included."""
+        """How many offsets are acknowledged or archived, including those whose state is still being stored."""
         return sum(run.size for run in self._runs if run.state.is_terminal)
 
     def first_available_offset(self) -> int:
@@ -111,7 +112,8 @@ class InFlight:
         return self._search_from
 
     def between(self, first_offset: int, last_offset: int) -> Iterator[Run]:
-        """The runs of these offsets, both included, the outer ones clipped; none if the first is behind the last."""
+        """Yield the runs of these offsets, both included, the outer ones clipped; none if the first is behind the
+        last."""
         if first_offset > last_offset:
             return
         for index in range(self._index(first_offset), len(self._runs)):
@@ -121,8 +123,8 @@ class InFlight:
             yield run.clip(first_offset, last_offset)
 
     def overwrite(self, runs: Sequence[Run]) -> None:
-        """Put these runs in the place of what is there. They follow each other without a hole, begin between start and
-        end offset, and may go on behind the end."""
+        """Replace the runs of the same offsets by these. They follow each other without a gap, begin between start
+        and end offset, and may extend beyond the end."""
         if not runs:
             return
         first_offset, last_offset = runs[0].first_offset, runs[-1].last_offset
@@ -140,7 +142,7 @@ class InFlight:
         self._search_from = min(self._search_from, first_offset)
 
     def change_all(self, change: Callable[[Run], Run]) -> bool:
-        """Put `change(run)` in the place of every run; it keeps the offsets. Return True if any run has changed."""
+        """Replace every run by `change(run)`, which keeps the offsets. Return True if any run has changed."""
         changed = [change(run) for run in self._runs]
         if changed == self._runs:
             return False
@@ -156,7 +158,8 @@ class InFlight:
         return bool(count)
 
     def begin_at(self, start_offset: int) -> bool:
-        """Forget everything below `start_offset`, which the log no longer has. Return True if the start has moved."""
+        """Remove all runs below `start_offset`: the log has deleted their records. Return True if the start offset
+        has moved."""
         if start_offset <= self._start_offset:
             return False
         self._forget_below(start_offset)
@@ -170,5 +173,5 @@ class InFlight:
         self._search_from = max(self._search_from, start_offset)
 
     def _index(self, offset: int) -> int:
-        """The index of the run with this offset; one behind the last run for offsets from the end offset on."""
+        """Return the index of the run with this offset; the number of runs for offsets from the end offset on."""
         return bisect_left(self._runs, offset, key=_last_offset)

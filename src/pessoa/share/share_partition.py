@@ -58,7 +58,7 @@ class AcquiredRecords(NamedTuple):
 
 
 class StateWrite(NamedTuple):
-    """What the share coordinator shall store. The shell adds the group, the partition and its epochs."""
+    """The state that the share coordinator must store. The shell adds the group, the partition and its epochs."""
 
     number: int
     start_offset: int
@@ -68,7 +68,10 @@ class StateWrite(NamedTuple):
 
 
 class SharePartition:
-    """Invariant: at most one write is under way, `_writing`; every run in transition belongs to it or to the next."""
+    """A partition as one share group reads it: its records in flight, and the writes of their state.
+
+    Invariant: at most one write is under way, `_writing`; every run in transition belongs to it or to the next.
+    """
 
     def __init__(
         self, start_offset: int, stored: Iterable[StateBatch], limits: Limits, *, is_start_stored: bool = True
@@ -100,15 +103,16 @@ class SharePartition:
 
     @property
     def is_start_stored(self) -> bool:
-        """False until the share coordinator knows where the group begins: nothing is acquired before."""
+        """Whether the share coordinator has stored the group's start offset: no record is acquired before that."""
         return self._is_start_stored
 
     def next_fetch_offset(self) -> int:
-        """The offset from which the log must be read for the next `acquire`."""
+        """Return the offset from which the log must be read for the next `acquire`."""
         return self.in_flight.first_available_offset()
 
     def can_acquire(self) -> bool:
-        """Return False if a read of the log would be in vain: too much is in flight, or the start is not stored."""
+        """Return False if a read of the log would be useless: the partition is fenced, too many records are in
+        flight, or the start offset is not stored."""
         if self.fenced_by is not None or not self._is_start_stored:
             return False
         return self.next_fetch_offset() < self.in_flight.end_offset or self._has_room()
@@ -117,8 +121,8 @@ class SharePartition:
         return self.in_flight.span < self.limits.record_locks
 
     def acquire(self, request: AcquireRequest, batches: Sequence[FetchedBatch], now_ms: int) -> list[AcquiredRecords]:
-        """Acquire records for a member. `batches` were read from `next_fetch_offset` on, and no further than the high
-        watermark, or for a group that reads only what is committed, than the last stable offset."""
+        """Acquire records for a member, and return their ranges. `batches` were read from `next_fetch_offset` on, up
+        to the high watermark, or the last stable offset for a group that reads committed records only."""
         if not self.can_acquire():
             return []
         deadline_ms = now_ms + self.limits.lock_duration_ms
@@ -133,8 +137,8 @@ class SharePartition:
     # ── what a member says ──
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> int | None:
-        """Return the number of the write that decides about these acknowledgements; None if there is nothing to
-        store. Raises `Refusal`, and then nothing has changed."""
+        """Return the number of the write that stores these acknowledgements; None if no state changes. Raises
+        `Refusal`, and then leaves all records as they were."""
         if self.fenced_by is not None:
             raise Refusal(self.fenced_by)
         plan = plan_acknowledgements(self.in_flight, member_id, acknowledgements, self.limits, self._next_write, now_ms)
@@ -146,8 +150,8 @@ class SharePartition:
         return self._begin_transition(changed)
 
     def release(self, member_id: str) -> int | None:
-        """Give back what a member has acquired: its session was closed. Return the number of the write, as
-        `acknowledge` does."""
+        """Release the records that a member has acquired, because its session was closed. Return the number of the
+        write, as `acknowledge` does."""
         if self.fenced_by is not None:
             return None
         changed: list[Run] = []
@@ -171,11 +175,12 @@ class SharePartition:
     # ── time ──
 
     def next_deadline_ms(self) -> int | None:
-        """When `tick` must be called: with the earliest deadline of a lock, or before it."""
+        """Return when `tick` must be called: at the earliest deadline of a lock, or before it; None if no record is
+        locked."""
         return self._earliest_deadline_ms
 
     def tick(self, now_ms: int) -> int:
-        """End the locks whose deadline has passed. Return how many records have lost their member."""
+        """End the locks whose deadline has passed. Return how many records were taken from their members."""
         if self._earliest_deadline_ms is None or now_ms < self._earliest_deadline_ms:
             return 0
         return self._end_locks(now_ms)
@@ -206,7 +211,7 @@ class SharePartition:
     # ── the log ──
 
     def begin_at(self, log_start_offset: int) -> None:
-        """The log has deleted everything below this offset, and with it what the group had there."""
+        """Remove the records in flight below the log start offset: the log has deleted them."""
         if self.in_flight.begin_at(log_start_offset):
             self._has_freed = True
             self._pass_done()
@@ -227,7 +232,8 @@ class SharePartition:
         return self._writing
 
     def finish_write(self, error: ErrorCode, now_ms: int) -> None:
-        """The share coordinator has answered the write that is under way, or cannot be reached."""
+        """Apply the result of the write that is under way; `error` says whether the share coordinator stored it,
+        fenced it, or could not be reached."""
         assert self._writing is not None, "no write is under way"
         number, self._writing = self._writing.number, None
         if error in FENCING_ERRORS:
@@ -256,7 +262,7 @@ class SharePartition:
             self._end_locks(now_ms)
 
     def take_freed(self) -> bool:
-        """Return True if a fetch that found nothing may find something now, once for each time."""
+        """Return True, once for each change, if a fetch that found no records may find some now."""
         has_freed, self._has_freed = self._has_freed, False
         return has_freed
 
@@ -269,14 +275,14 @@ def _unlocked(run: Run) -> Run:
 
 
 def _joined(batches: Iterable[StateBatch]) -> Iterable[StateBatch]:
-    """Return the batches with one state for each offset: since the last write a lock may have ended and the record been
-    acknowledged."""
+    """Return the batches with one state for each offset: since the last write a lock may have ended and its record
+    been acknowledged."""
     return combine((), batches, 0)
 
 
 def _loaded_runs(start_offset: int, stored: Iterable[StateBatch]) -> list[Run]:
-    """The stored batches as runs. What lies between them was acquired when the last leader failed, and never
-    acknowledged: it is available, and its first delivery is not counted."""
+    """Return the stored batches as runs. The offsets between them were acquired when the last leader failed, and
+    never acknowledged: they are available, and their first delivery is not counted."""
     runs: list[Run] = []
     position = start_offset
     for batch in combine((), stored, start_offset):

@@ -56,7 +56,7 @@ class ShareSession:
         return f"<ShareSession of {self.key.member_id} in {self.key.group_id}, epoch {self.epoch}>"
 
     def rotated(self, epoch: int) -> list[SharedPartition]:
-        """The partitions, beginning with another one at every epoch: no partition is always the last."""
+        """Return the partitions, beginning with another one at every epoch, so that no partition is always the last."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
@@ -92,7 +92,7 @@ class ShareSessions:
         return self._sessions.get(key)
 
     def has_group(self, group_id: str) -> bool:
-        """Whether the group has a session here. Without one its share partitions need not be kept."""
+        """Return whether the group has a session on this broker. Without one its share partitions can be dropped."""
         return group_id in self._count_by_group
 
     def plan_fetch(
@@ -105,7 +105,8 @@ class ShareSessions:
         *,
         has_acknowledgements: bool,
     ) -> FetchPlan:
-        """Begin, continue or close the session of a ShareFetch, and return what it fetches from. Raises `Refusal`."""
+        """Begin, continue or close the session of a ShareFetch, and return the partitions to fetch from. Raises
+        `Refusal`."""
         if epoch == INITIAL_EPOCH:
             if has_acknowledgements:
                 raise Refusal(ErrorCode.INVALID_REQUEST, "The first request of a session acknowledges nothing.")

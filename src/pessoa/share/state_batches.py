@@ -41,7 +41,7 @@ class StateBatch(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """What decides which of two batches is the newer one for an offset."""
+        """The sort key by which the newer of two batches with the same offset is found: the higher rank wins."""
         return self.delivery_count, self.state
 
 

@@ -13,7 +13,7 @@ from pessoa.wire.schema import Message
 
 
 class ApiKey(IntEnum):
-    """The numbers of the APIs. 4 to 7 spoke to ZooKeeper-era controllers and are gone from Kafka."""
+    """The numbers of the APIs. Kafka has removed 4 to 7, which served controllers of the ZooKeeper era."""
 
     PRODUCE = 0
     FETCH = 1
@@ -121,7 +121,8 @@ class ApiKey(IntEnum):
 
 @cache
 def _declaration(key: ApiKey, suffix: str) -> type[Message]:
-    """Every request that a channel sends asks for it."""
+    """Return the class that declares the API's request or response (`suffix`). It is cached: every request that a
+    channel sends looks it up."""
     name = key.name.lower()
     try:
         module = import_module(f"pessoa.wire.api.{name}")

@@ -68,7 +68,7 @@ class Source:
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """The lines added inside stand under `head`."""
+        """Add `head`, and indent below it the lines that are added inside the `with` block."""
         self.add(head)
         self.depth += 1
         before = len(self.lines)
@@ -78,12 +78,12 @@ class Source:
         self.depth -= 1
 
     def variable(self, stem: str) -> str:
-        """A name that nothing else in this function has."""
+        """Return a variable name that is unused in this function."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def constant(self, stem: str, value: object) -> str:
-        """A name for an object; the same object gets the same name."""
+        """Return the name under which the generated code refers to an object; the same object gets the same name."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -98,7 +98,8 @@ class Source:
 
 
 class Layout:
-    """What a version makes of a declaration: shared by the two code writers."""
+    """The layout of a message in one version, derived from its declaration: the decoder and the encoder writer share
+    it."""
 
     def __init__(self, message: type[Message], version: int) -> None:
         if version not in message.versions:
@@ -159,7 +160,7 @@ class Layout:
 
 
 def literal(source: Source, field: Field) -> str:
-    """An expression for the field's default; a fresh list where it is an array."""
+    """Return the Python expression for the field's default; for an array, one that makes a new list."""
     value = field.zero
     if field.kind == "array" and value == ():
         return "[]"
@@ -169,13 +170,13 @@ def literal(source: Source, field: Field) -> str:
 
 
 def default_struct(field: Field) -> Struct:
-    """What an absent tagged field of this struct means."""
+    """Return the struct that an absent tagged field stands for: all its fields have their defaults."""
     assert field.struct is not None
     return field.struct(**{part.name: part.zero for part in field.struct.fields})
 
 
 def compile_init(kind: type[Struct]) -> Callable[..., None]:
-    """`__init__` with keyword arguments: fields without a default must be given."""
+    """Return an `__init__` with keyword arguments: fields without a default must be given."""
     source = Source()
     arguments, body = [], ["self.unknown_tagged_fields = ()"]
     for field in kind.fields:
@@ -205,7 +206,7 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
 
 
 def decode_names() -> dict[str, Any]:
-    """What every generated decoder can call."""
+    """Return the global names that every generated decoder can use."""
     return {
         "Violation": ProtocolViolation,
         "StructError": StructError,
@@ -219,7 +220,7 @@ def decode_names() -> dict[str, Any]:
 
 
 def encode_names() -> dict[str, Any]:
-    """What every generated encoder can call."""
+    """Return the global names that every generated encoder can use."""
     return {
         "EncodeError": EncodeError,
         "UnsupportedFieldError": UnsupportedFieldError,

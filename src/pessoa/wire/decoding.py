@@ -102,7 +102,8 @@ class DecoderWriter:
             source.add(f"if {unknown}: {owner}.unknown_tagged_fields = tuple({unknown})")
 
     def _absent(self, field: Field) -> str:
-        """What a tagged field is that is not there: its default. For a struct None says so, unless None means null."""
+        """Return the expression for an absent tagged field: its default. For a struct it is None, unless None means
+        null."""
         if field.kind != "struct":
             return literal(self.source, field)
         if not self.layout.is_nullable(field):
@@ -165,7 +166,7 @@ class DecoderWriter:
             source.add(f"{target} = {nested}")
 
     def _sized(self, field: Field, kind: str, target: str) -> None:
-        """Strings, bytes and records: a length, then that many bytes."""
+        """Write the code that reads a string, bytes or records: a length, then that many bytes."""
         source = self.source
         length = self._length(field, "h" if kind == "string" else "i")
         text = {
@@ -229,7 +230,8 @@ class DecoderWriter:
         return length
 
     def _finish_uvarint(self, variable: str, most: int | None = None, name: str = "") -> None:
-        """The run took the first byte; if it says that more follow, read the number again from there."""
+        """Write the code that reads the varint again from its first byte, which the run has read, if more bytes
+        follow."""
         with self.source.block(f"if {variable} > 127:"):
             self.source.add(f"{variable}, pos = read_uvarint(data, pos - 1)")
             if most is not None:
@@ -239,7 +241,8 @@ class DecoderWriter:
 
     @contextmanager
     def _unless_null(self, field: Field, length: str, target: str) -> Iterator[None]:
-        """What is added inside reads the value; a null is dealt with here, or refused."""
+        """Write the code that sets a null or refuses it; the lines added inside the `with` block read a value that
+        is not null."""
         source = self.source
         if not self.layout.is_nullable(field):
             source.add(f"if {length} < 0: {self._violation(f'has a null or negative {field.name}')}")

@@ -55,7 +55,7 @@ class EncoderWriter:
         self.source.add(f'if {is_set}: raise UnsupportedFieldError("{what}")')
 
     def _differs(self, field: Field, value: str) -> str:
-        """An expression that is true when the value is not the default."""
+        """Return an expression that is true when the value is not the default."""
         default = field.zero
         if default is None:
             return f"{value} is not None"
@@ -203,7 +203,8 @@ class EncoderWriter:
         self.source.add(f"out += {packer(self.source, codes)}({_arguments(run)})")
 
     def _flush_with_arrays(self, run: list[tuple[str, str]]) -> None:
-        """One call if every length fits into a byte, as nearly always; else piece by piece."""
+        """Write a run with arrays of integers: in one `pack` if every length fits into a byte, as nearly always;
+        else piece by piece."""
         arrays, lengths, before = [], [], ""
         for position, (code, value) in enumerate(run):
             if value.startswith("*"):

@@ -17,7 +17,7 @@ from typing import Self
 
 
 class ProtocolViolation(Exception):
-    """The peer broke the protocol. Nothing it sent after this point means anything."""
+    """The peer broke the protocol. The bytes that it sent after this point cannot be interpreted."""
 
 
 class EncodeError(ValueError):
@@ -41,8 +41,8 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code that came over the wire; one that no table has is an unknown error, as for any
-        client."""
+        """Return the member for a code that came over the wire; UNKNOWN_SERVER_ERROR for a code that is not in the
+        table, as every client does."""
         return _by_code.get(code, cls.UNKNOWN_SERVER_ERROR)
 
     @property
@@ -201,7 +201,7 @@ _MAX_MESSAGE_LENGTH = 8_000
 
 class Refusal(Exception):
     """An error code as the answer to a request or to a part of it and, where the API has a field for it, a message,
-    which is cut where it would not fit into the response."""
+    which is shortened if it would not fit into the response."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code
@@ -213,5 +213,5 @@ class Refusal(Exception):
 
     @property
     def text(self) -> str:
-        """The message, or what the error table says about the code."""
+        """The message, or the text of the code in the error table."""
         return self.code.text if self.message is None else self.message

@@ -54,7 +54,7 @@ def response_frame(message: Message, version: int, correlation_id: int) -> list[
 
 
 def _response_codec(kind: type[Message], version: int) -> tuple[Callable[[int, int], bytes], Encoder]:
-    """What writes the size, still unknown, with the header behind it; and what writes the message."""
+    """Return the function that packs the size, still unknown, and the header, and the encoder of the message."""
     header = _header_with_tags if response_header_version(kind, version) else _header
     return header.pack, kind.encoder(version)
 
@@ -64,7 +64,7 @@ _responses: dict[tuple[type[Message], int], tuple[Callable[[int, int], bytes], E
 
 
 def _sized(buffers: list[Buffer]) -> list[Buffer]:
-    """Write the size of them all into the four bytes that were left for it."""
+    """Write the size of all buffers into the four bytes that the first one has left for it, and return the buffers."""
     first = buffers[0]
     assert isinstance(first, bytearray)
     size = len(first) if len(buffers) == 1 else sum(map(len, buffers))

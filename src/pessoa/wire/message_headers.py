@@ -40,10 +40,8 @@ def response_header_version(request: type[Message], version: int) -> int:
 
 
 def peek_api(data: Data, pos: int, end: int) -> tuple[int, int, int]:
-    """API key, API version and correlation id: the eight bytes that every request starts with, in every version.
-
-    Enough to answer a version that we do not speak, whose header we cannot know.
-    """
+    """Return API key, API version and correlation id: the eight bytes that every request starts with, in every
+    version. They suffice to answer a request of an unsupported version, whose header cannot be decoded."""
     if end - pos < 8:
         raise ProtocolViolation(f"a request of {end - pos} bytes has no header")
     number = int.from_bytes

@@ -34,7 +34,7 @@ _LAST_BYTE_MAX = 0x0F
 
 
 def read_uvarint(data: Data, pos: int) -> tuple[int, int]:
-    """The unsigned varint at `pos`, and the position behind it. Runs off the end with IndexError."""
+    """Return the unsigned varint at `pos`, and the position behind it. Raises IndexError if the data ends within it."""
     value = shift = 0
     while True:
         byte = data[pos]
@@ -53,8 +53,8 @@ def read_uvarint(data: Data, pos: int) -> tuple[int, int]:
 def read_tagged_fields(
     data: Data, pos: int, end: int, count: int, left: int, title: str
 ) -> tuple[TaggedFields, int, int]:
-    """The tagged fields of a struct that declares none: they, the position behind them, and what is left of the number
-    of elements. `count` is the first byte of how many there are, and `pos` behind it."""
+    """Return the tagged fields of a struct that declares none, the position behind them, and how many more elements
+    the request may have. `count` is the first byte of the number of fields, and `pos` is the position behind it."""
     if count > 0x7F:
         count, pos = read_uvarint(data, pos - 1)
     if count > (end - pos) >> 1:
@@ -75,7 +75,7 @@ def read_tagged_fields(
 
 
 def uvarint(value: int) -> bytes:
-    """The bytes of an unsigned varint."""
+    """Return the bytes of an unsigned varint."""
     assert value >= 0
     out = bytearray()
     while value > 0x7F:
@@ -127,7 +127,7 @@ class ArrayPackers(dict[int | tuple[int, ...], Callable[..., bytes]]):
 
 
 class ArrayUnpackers(dict[int, Callable[[Data, int], tuple[int, ...]]]):
-    """`unpack_from` of so many integers, by their count."""
+    """A cache: for each number of integers, the `unpack_from` that reads so many."""
 
     def __init__(self, code: str) -> None:
         self.code = code

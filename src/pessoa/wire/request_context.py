@@ -21,7 +21,7 @@ THIS_NODE = ""
 
 
 class Caller(Protocol):
-    """Who asks, and in which version of the protocol. `RequestContext` and `OwnRequest` are such."""
+    """The client and the API version of a request. `RequestContext` and `OwnRequest` implement it."""
 
     @property
     def api_key(self) -> int: ...
@@ -40,16 +40,16 @@ class Caller(Protocol):
 
 
 class Charge(Protocol):
-    """What a request counts for in the quotas of its client, as far as handlers have to know."""
+    """The part of a client's quotas that handlers use: what a fetch may return, and what it counts for."""
 
     def limit_fetch(self, max_bytes: int) -> int:
-        """How many bytes a fetch may look for, that asks for so many."""
+        """Return how many bytes may be read for a fetch that asks for `max_bytes`."""
 
     def admits_fetch(self, size: int) -> bool:
-        """Whether so many bytes may be given now; if not, the client gets an empty response."""
+        """Return whether so many bytes may be sent now; if not, the client gets an empty response."""
 
     def count_fetched(self, size: int) -> None:
-        """Count bytes that are given in any case."""
+        """Count bytes that are sent in any case."""
 
 
 class RequestContext:
@@ -99,8 +99,8 @@ class RequestContext:
 
 
 class OwnRequest(NamedTuple):
-    """The context of what a broker asks for itself, or for a client whose own request was another one: then it has the
-    client's principal, and is checked as the client's."""
+    """The context of a request that a broker makes for itself, or on behalf of a client whose own request was
+    another one: then it has the client's principal, and is authorised as the client's."""
 
     version: int
     client_id: str | None = None

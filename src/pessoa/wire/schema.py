@@ -153,7 +153,8 @@ def string(
     ignorable: bool = False,
     flexible: str = ALL,
 ) -> Any:
-    """`flexible="none"` keeps the classic form in flexible versions: the client id of the request header needs it."""
+    """Declare a string. `flexible="none"` keeps the classic form in flexible versions: the client id of the request
+    header needs it."""
     return Field("string", versions, default, nullable, tag, ignorable, flexible=flexible)
 
 
@@ -165,12 +166,12 @@ def binary(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """Kafka's `bytes`."""
+    """Declare a field of Kafka's type `bytes`."""
     return Field("bytes", versions, default, nullable, tag, ignorable)
 
 
 def batches(versions: str = ALL, *, default: None = REQUIRED, nullable: str = NONE) -> Any:
-    """Record batches: a view into the frame when decoded, passed through untouched when encoded."""
+    """Declare record batches: a view into the frame when decoded, passed through untouched when encoded."""
     return Field("records", versions, default, nullable)
 
 
@@ -195,14 +196,15 @@ def array(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """`of` is a struct, or the name of a primitive kind. The default `()` stands for a fresh empty list."""
+    """Declare an array. `of` is a struct, or the name of a primitive kind. The default `()` stands for a fresh empty
+    list."""
     if isinstance(of, str):
         return Field("array", versions, default, nullable, tag, ignorable, item=of)
     return Field("array", versions, default, nullable, tag, ignorable, item="struct", struct=of)
 
 
 class _StructType(type):
-    """Turns the declared fields into slots before the class exists."""
+    """The metaclass of structs: it turns the declared fields into slots before the class exists."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> _StructType:
         fields = []
@@ -226,7 +228,7 @@ class _StructType(type):
     ),
 )  # fmt: skip
 class Struct(metaclass=_StructType):
-    """A part of a message."""
+    """A part of a message: a class with declared fields, which have wire types."""
 
     __slots__ = ("unknown_tagged_fields",)
     fields: ClassVar[tuple[Field, ...]]
@@ -281,7 +283,8 @@ class Message(Struct):
 
     @classmethod
     def decoder(cls, version: int) -> Decoder:
-        """The compiled `decode(data, pos, end) -> (message, pos)`. Nothing past `end` counts as part of the message."""
+        """Return the compiled `decode(data, pos, end) -> (message, pos)`. Bytes past `end` are not part of the
+        message."""
         found = cls._decoders.get(version)
         if found is None:
             from pessoa.wire.codec_compiler import compile_decoder
@@ -291,7 +294,7 @@ class Message(Struct):
 
     @classmethod
     def encoder(cls, version: int) -> Encoder:
-        """The compiled `encode(message, out) -> buffers`."""
+        """Return the compiled `encode(message, out) -> buffers`."""
         found = cls._encoders.get(version)
         if found is None:
             from pessoa.wire.codec_compiler import compile_encoder
@@ -301,7 +304,7 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data: bytes | bytearray | memoryview, version: int) -> Self:
-        """The message that these bytes are, from first to last."""
+        """Return the message that these bytes encode. Raises `ProtocolViolation` if bytes are left over."""
         if isinstance(data, memoryview):
             data = bytes(data)
         message, pos = cls.decoder(version)(data, 0, len(data))
@@ -310,5 +313,6 @@ class Message(Struct):
         return message  # type: ignore[no-any-return]
 
     def encode(self, version: int) -> bytes:
-        """The whole message in one piece. For frames that pass record data through, see `pessoa.wire.frames`."""
+        """Return the whole message as one `bytes`. For frames that pass record data through, see
+        `pessoa.wire.frames`."""
         return b"".join(self.encoder(version)(self, bytearray()))

@@ -9,7 +9,7 @@ HIGHEST = 0x7FFF
 
 
 class Versions(NamedTuple):
-    """Both ends are inclusive; an empty range has `last < first`."""
+    """A range of API versions. Both ends are inclusive; an empty range has `last < first`."""
 
     first: int
     last: int

@@ -80,7 +80,7 @@ _LISTENER_KEYS_OF_ALL_BROKERS = ("max.connections", "num.network.threads", "max.
 
 
 def base_name(name: str) -> str:
-    """The key without a listener before it."""
+    """Return the key without its prefix `listener.name.<listener>.`, and without the SASL mechanism that may follow."""
     match = _LISTENER_KEY.fullmatch(name)
     if match is None:
         return name
@@ -91,18 +91,19 @@ def base_name(name: str) -> str:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The keys that can give `name` its value, first come first served; always with `name` among them."""
+    """Return the keys that can give `name` its value, the first that is set wins; `name` is always among them."""
     base = base_name(name)
     return _SYNONYMS.get(name, (name,)) if base == name else (name, base)
 
 
 def find(name: str) -> ConfigKey | None:
-    """What is known of a key, with a listener before it or without."""
+    """Return the definition of a key, with a listener's prefix or without; None if the key does not exist."""
     return BROKER_CONFIGS.get(name) or BROKER_CONFIGS.get(base_name(name))
 
 
 def validate_broker_configs(configs: Mapping[str, str | None], *, is_default: bool = False) -> ConfigProblem | None:
-    """What is wrong with settings of a running broker, or of all brokers (`is_default`); None if nothing is."""
+    """Return the first problem with settings of a running broker, or of all brokers (`is_default`); None if there is
+    none."""
     for name, text in configs.items():
         problem = no_value(name) if text is None else _problem(name, text, is_default)
         if problem is not None:

@@ -31,7 +31,7 @@ MATCHERS = """
 
 
 def validate_client_metrics_configs(configs: Mapping[str, str | None]) -> ConfigProblem | None:
-    """What is wrong with all the settings of one subscription; None if nothing is."""
+    """Return the first problem with the settings of one subscription; None if there is none."""
     for name, text in configs.items():
         problem = no_value(name) if text is None else _problem(name, text)
         if problem is not None:
@@ -60,8 +60,8 @@ def _problem(name: str, text: str) -> ConfigProblem | None:
 
 
 def match_patterns(text: str) -> dict[str, LinearRegex]:
-    """What `match` says: the expression for each of `MATCHERS` that it names, the last one where it names one twice.
-    Raises ConfigProblem."""
+    """Return the regular expression for each of `MATCHERS` that the setting `match` names; the last one if it names
+    a matcher twice. Raises ConfigProblem."""
     patterns = {}
     for condition in split_list(text):
         about, pattern = _parts(condition)
@@ -77,6 +77,7 @@ def match_patterns(text: str) -> dict[str, LinearRegex]:
 
 
 def _parts(condition: str) -> tuple[str, str]:
-    """Split at "=" as Java does, which leaves out empty parts at the end; Kafka wants two."""
+    """Split a condition at "=" as Java does, which drops empty parts at the end; return empty texts unless two parts
+    remain."""
     parts = condition.rstrip("=").split("=")
     return (parts[0].strip(), parts[1].strip()) if len(parts) == 2 else ("", "")

@@ -69,13 +69,13 @@ _HAS_BOUNDS = """
 
 
 def broker_key(name: str) -> str | None:
-    """The broker's key that holds the default for a group's key; None where there is none."""
+    """Return the broker's key that holds the default for a group's key; None if the broker has no such key."""
     candidate = f"group.{name}"
     return candidate if candidate in BROKER_CONFIGS else None
 
 
 def group_value(name: str, configs: Mapping[str, str], broker: Settings = BROKER_DEFAULTS) -> Value:
-    """What holds for a group that has these settings."""
+    """Return the value of a key for a group that has these settings: its own, else the broker's default."""
     if name in configs:
         return GROUP_CONFIGS.parse(name, configs[name])
     default = broker_key(name)
@@ -85,7 +85,7 @@ def group_value(name: str, configs: Mapping[str, str], broker: Settings = BROKER
 def validate_group_configs(
     configs: Mapping[str, str | None], broker: Settings = BROKER_DEFAULTS
 ) -> ConfigProblem | None:
-    """What is wrong with all the settings of one group; None if nothing is."""
+    """Return the first problem with the settings of one group; None if there is none."""
     problem = GROUP_CONFIGS.problem(configs)
     if problem is not None:
         return problem

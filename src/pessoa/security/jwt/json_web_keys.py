@@ -31,7 +31,7 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class BadKeySet(Exception):
-    """What is wrong with a document that should be a key set."""
+    """A document is not a valid JSON Web Key Set; the message says why."""
 
 
 class _Key(msgspec.Struct):
@@ -66,7 +66,7 @@ class VerificationKey(NamedTuple):
 
 
 class KeySet:
-    """Immutable. Keys by their ids, and all of them for tokens that name none."""
+    """The verification keys of an issuer, by their ids, and all of them for tokens that name no key. Immutable."""
 
     def __init__(self, keys: Iterable[VerificationKey] = ()) -> None:
         self._all = tuple(keys)
@@ -85,15 +85,15 @@ class KeySet:
         return key_id in self._by_id
 
     def find(self, key_id: str | None, name: str) -> VerificationKey | None:
-        """The key for a token with this `kid` and `alg`. One that names no key gets the only one that fits, if it is
-        the only one: which of several has signed would have to be tried."""
+        """Return the key for a token with this `kid` and `alg`; None if no key fits, or several do: then each would
+        have to be tried. A token without `kid` gets the only key of the set that fits."""
         found = self._all if key_id is None else self._by_id.get(key_id, ())
         fitting = [key for key in found if key.fits(name, ALGORITHMS[name])]
         return fitting[0] if len(fitting) == 1 else None
 
 
 def parse_key_set(data: bytes) -> KeySet:
-    """Raises `BadKeySet`."""
+    """Return the keys of a JSON Web Key Set that verify signatures. Raises `BadKeySet`."""
     if len(data) > MAX_KEY_SET_BYTES:
         raise BadKeySet(f"it has more than {MAX_KEY_SET_BYTES} bytes")
     try:
@@ -109,14 +109,14 @@ def parse_key_set(data: bytes) -> KeySet:
 
 
 def decode_base64url(text: str) -> bytes:
-    """Raises `ValueError`; padding is none of it (RFC 7515 section 2)."""
+    """Return the decoded bytes. Raises `ValueError`, also for padding (RFC 7515 section 2)."""
     if _BASE64URL.fullmatch(text) is None:
         raise ValueError("not base64url")
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
 def _read_key(raw: msgspec.Raw) -> VerificationKey | None:
-    """None for a key that is not for signatures, or of a kind that is not taken."""
+    """Return the key; None if it is not for signatures, malformed, or of an unsupported type."""
     try:
         key = msgspec.json.decode(raw, type=_Key)
         if not _is_for_signatures(key):
@@ -137,7 +137,8 @@ def _is_for_signatures(key: _Key) -> bool:
 
 
 def _public_key(key: _Key) -> PublicKeyTypes | None:
-    """Raises `ValueError` for numbers that are no key: a point beside its curve, an even modulus."""
+    """Return the public key; None for an unsupported type. Raises `ValueError` for numbers that are no key: a point
+    that is not on its curve, an even modulus."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 
     if key.kty == RSA and key.n is not None and key.e is not None:

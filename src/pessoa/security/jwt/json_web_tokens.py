@@ -39,11 +39,11 @@ V = TypeVar("V")
 
 
 class BadToken(Exception):
-    """Why a token is refused, in a sentence that repeats none of it."""
+    """A token is refused; the message says why, and contains no part of the token."""
 
 
 class UnknownKey(BadToken):
-    """The token names a key that is not in the set: the issuer may have a new one."""
+    """The token names a key that is not in the set: the issuer may have a new key."""
 
     def __init__(self, key_id: str) -> None:
         super().__init__("it names a key that is not in the key set")
@@ -51,7 +51,7 @@ class UnknownKey(BadToken):
 
 
 class TokenRules(NamedTuple):
-    """What a token must say to be taken. Without audiences or issuer, any is taken."""
+    """The claims that a token must have. Without audiences or issuer, any value of that claim is accepted."""
 
     audiences: frozenset[str] = frozenset()
     issuer: str | None = None
@@ -61,7 +61,7 @@ class TokenRules(NamedTuple):
 
 
 class ValidToken(NamedTuple):
-    """What a verified token says."""
+    """The claims of a verified token that the broker uses."""
 
     subject: str
     scopes: frozenset[str]
@@ -75,7 +75,7 @@ class _Header(msgspec.Struct):
 
 
 def validate(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> ValidToken:
-    """What the token says, if a key of the set has signed it and the rules hold. Raises `BadToken`."""
+    """Return the claims of the token, if a key of the set has signed it and the rules hold. Raises `BadToken`."""
     if len(token) > MAX_TOKEN_CHARACTERS:
         raise BadToken(f"it has more than {MAX_TOKEN_CHARACTERS} characters")
     parts = token.split(".", _PARTS)

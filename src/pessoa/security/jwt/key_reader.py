@@ -22,11 +22,11 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Unreadable(Exception):
-    """Why a file or a URL could not be read."""
+    """A file or a URL could not be read; the message says why."""
 
 
 class FileVersion(NamedTuple):
-    """What changes when a file is written or replaced."""
+    """The attributes of a file that change when it is written or replaced."""
 
     modified_ns: int
     size: int
@@ -35,17 +35,17 @@ class FileVersion(NamedTuple):
 
 class KeyReader(Protocol):
     def version_of(self, path: str) -> FileVersion:
-        """Raises `Unreadable`."""
+        """Return the version of a file. Raises `Unreadable`."""
 
     def read_file(self, path: str, max_bytes: int) -> bytes:
-        """Raises `Unreadable`, also for a file with more bytes."""
+        """Return the content of a file. Raises `Unreadable`, also if it has more than `max_bytes`."""
 
     async def fetch(self, url: str, max_bytes: int) -> bytes:
-        """Raises `Unreadable`, also for an answer with more bytes."""
+        """Return the body of the response to a GET. Raises `Unreadable`, also if it has more than `max_bytes`."""
 
 
 class SystemReader:
-    """`tls` makes the context for https; the system's authorities are trusted without one."""
+    """Reads real files and URLs. `tls` makes the context for https; by default it trusts the system's authorities."""
 
     def __init__(self, tls: Callable[[], ssl.SSLContext] = ssl.create_default_context) -> None:
         self._tls = tls
@@ -70,7 +70,7 @@ class SystemReader:
 
 
 class MemoryReader:
-    """Files and URLs are entries of `contents`; the version of a file counts its changes."""
+    """A reader for tests. Files and URLs are entries of `contents`; the version of a file counts its changes."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -99,7 +99,7 @@ class MemoryReader:
 
 
 def get(url: str, max_bytes: int, tls: Callable[[], ssl.SSLContext]) -> bytes:
-    """The body of the answer to a GET. Waits, at most `TIMEOUT_S` and one read. Raises `Unreadable`."""
+    """Return the body of the response to a GET. Blocks for at most `TIMEOUT_S` and one read. Raises `Unreadable`."""
     return request(url, max_bytes, tls, "GET")
 
 
@@ -111,8 +111,8 @@ def request(
     body: bytes | None = None,
     headers: dict[str, str] | None = None,
 ) -> bytes:
-    """The body of the answer, if its status is 200. Waits, at most `TIMEOUT_S` and one read. Raises `Unreadable`, whose
-    text holds nothing of what was sent or answered."""
+    """Return the body of the response, if its status is 200. Blocks for at most `TIMEOUT_S` and one read. Raises
+    `Unreadable`, whose text contains no part of the request or the response."""
     parts = urlsplit(url)
     deadline = time.monotonic() + TIMEOUT_S
     try:

@@ -30,20 +30,20 @@ _UNKNOWN_KEYS = 16
 
 class KeySource(Protocol):
     def keys(self) -> KeySet:
-        """The freshest keys that there are; never waits for a network."""
+        """Return the newest keys at hand; never waits for a network."""
 
     def note_unknown(self, key_id: str) -> None:
-        """A token has named a key that is not there."""
+        """Note that a token has named a key that is not in the set, so that the source may look for it."""
 
     async def start(self) -> None:
-        """Return when keys are there, or the first attempt to get them has failed."""
+        """Return when the keys are loaded, or the first attempt to get them has failed."""
 
     def close(self) -> None: ...
 
 
 class FileKeys:
     def __init__(self, path: str, reader: KeyReader) -> None:
-        """Reads the file. Raises `Unreadable` or `BadKeySet`."""
+        """Read the file. Raises `Unreadable` or `BadKeySet`."""
         self._path = path
         self._reader = reader
         self._version: FileVersion | None = reader.version_of(path)
@@ -66,19 +66,19 @@ class FileKeys:
         return self._keys
 
     def note_unknown(self, key_id: str) -> None:
-        """The file has been looked at for this token."""
+        """Do nothing: `keys` has already checked the file for changes."""
 
     async def start(self) -> None:
-        """The keys are there since the beginning."""
+        """Do nothing: the constructor has read the keys."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is kept open."""
 
     def _read(self) -> KeySet:
         return parse_key_set(self._reader.read_file(self._path, MAX_KEY_SET_BYTES))
 
     def _keep_old(self, version: FileVersion | None, why: str) -> None:
-        """Say so once for each version of the file."""
+        """Log, once for each version of the file, that the file cannot be used and the old keys stay."""
         if version != self._version:
             self._version = version
             log.warning("the key set %s cannot be used, the keys stay as they were: %s", self._path, why)

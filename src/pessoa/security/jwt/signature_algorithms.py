@@ -21,7 +21,7 @@ OKP_CURVES = ("Ed25519", "Ed448")
 
 
 class SignatureAlgorithm(NamedTuple):
-    """One value of `alg`. `curves` is empty for RSA."""
+    """A signature algorithm, as `alg` names it. `curves` is empty for RSA."""
 
     key_type: str
     hash_name: str
@@ -47,7 +47,7 @@ ALGORITHMS = {
 
 
 def has_signed(algorithm: SignatureAlgorithm, key: PublicKeyTypes, signature: bytes, data: bytes) -> bool:
-    """Whether this key's owner has signed the data. The key is of the algorithm's type."""
+    """Return whether the signature of the data is valid for this public key. The key is of the algorithm's type."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class BadKeyLocation(Exception):
-    """Why keys or tokens cannot come from where a setting says, in a sentence for its user."""
+    """Keys or tokens cannot be read from the place that a setting names; the message says why, for the user who set
+    it."""
 
 
 class KeyLocation(NamedTuple):
-    """Where a key set or a token is: a file, or an http(s) URL."""
+    """The location of a key set or a token: a file, or an http(s) URL."""
 
     text: str
     # Of a file.
@@ -37,7 +38,7 @@ class KeyLocation(NamedTuple):
 
 
 def parse_location(text: str) -> KeyLocation:
-    """What `file:/path`, `file:///path` or an http(s) URL names. Raises `BadKeyLocation`."""
+    """Return the location that `file:/path`, `file:///path` or an http(s) URL names. Raises `BadKeyLocation`."""
     parts = urlsplit(text.strip())
     if parts.scheme == "file":
         path = unquote(parts.path)
@@ -56,7 +57,8 @@ def parse_location(text: str) -> KeyLocation:
 
 
 def is_allowed(location: KeyLocation, urls: Collection[str], files: Collection[str]) -> bool:
-    """Whether a list names it: a URL letter by letter, a file by its path or as a file: URL, in either list."""
+    """Return whether a list contains the location: a URL as exactly the same text, a file by its path or as a file:
+    URL, in either list."""
     if location.path is None:
         return location.text in urls
     path = Path(location.path)
@@ -73,7 +75,7 @@ class TokenVerifier:
         return f"<TokenVerifier of {self._source!r}>"
 
     def verify(self, token: str, now_ms: int) -> ValidToken:
-        """Raises `BadToken`. Never waits."""
+        """Return the claims of a valid token. Raises `BadToken`. Never waits."""
         try:
             return validate(token, self._source.keys(), self._rules, now_ms)
         except UnknownKey as unknown:
@@ -90,7 +92,8 @@ class TokenVerifier:
 def open_verifier(
     location: KeyLocation, rules: TokenRules, reader: KeyReader, clock: Clock, intervals: Intervals
 ) -> TokenVerifier:
-    """Raises `BadKeyLocation` for a file that cannot be read or is no key set; a URL is asked at `start`."""
+    """Return a verifier with the keys of this location. Raises `BadKeyLocation` for a file that cannot be read or is
+    no key set; a URL is first read by `start`."""
     if location.path is None:
         return TokenVerifier(UrlKeys(location.text, reader, clock, intervals), rules)
     try:

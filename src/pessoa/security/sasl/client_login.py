@@ -29,7 +29,8 @@ _salted_password = lru_cache(maxsize=16)(salted_password)
 
 
 class Credentials(NamedTuple):
-    """`repr` shows no password. Of OAUTHBEARER the password is the token, which says the name."""
+    """The user and the password for one SASL mechanism. `repr` shows no password. For OAUTHBEARER the password is
+    the token, which contains the user's name."""
 
     mechanism: str
     username: str
@@ -40,7 +41,8 @@ class Credentials(NamedTuple):
 
 
 async def log_in(credentials: Credentials, ask: Ask, octets: Callable[[int], bytes]) -> int:
-    """Return how many milliseconds the session lasts; 0: it has no end. Raises `AuthenticationFailed`."""
+    """Log in, and return the session lifetime in milliseconds; 0 if the session has no end. Raises
+    `AuthenticationFailed`."""
     mechanism = credentials.mechanism
     shaken = await ask(SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE_VERSION)
     assert isinstance(shaken, SaslHandshakeResponse)

@@ -33,8 +33,9 @@ class Identity(NamedTuple):
 
 
 class AuthenticationFailed(Exception):
-    """`text` may be told to the client, and None stands for the general sentence: that way no client learns which users
-    exist. `why` is for the log of the broker, holds no secret, and is cut where a client made it long."""
+    """A login failed. `text` may be sent to the client, and None stands for the general sentence, so that no client
+    learns which users exist. `why` is for the log of the broker, contains no secret, and is shortened where a client
+    made it long."""
 
     def __init__(self, why: str, text: str | None = None) -> None:
         self.why = why if len(why) <= _MAX_REASON_CHARACTERS else f"{why[:_MAX_REASON_CHARACTERS]}…"
@@ -52,4 +53,4 @@ class ServerExchange(Protocol):
     def refusal(self) -> str | None: ...
 
     def step(self, token: bytes, now_ms: int) -> bytes:
-        """The answer to a token of the client. Raises `AuthenticationFailed`."""
+        """Return the response to a token of the client. Raises `AuthenticationFailed`."""

@@ -31,11 +31,11 @@ _NAMES = frozenset(("name", "password", "saltedpassword", "salt", "iterations"))
 
 
 class BadFirstUser(Exception):
-    """What is wrong with an argument, in a sentence that holds no password."""
+    """An `add-scram` argument is wrong; the message says why, and contains no password."""
 
 
 def parse_first_users(arguments: Iterable[str], octets: Callable[[int], bytes]) -> list[UserScramCredentialRecord]:
-    """A record for each argument. `octets` gives random bytes for salts."""
+    """Return a record for each argument. `octets` gives random bytes for salts. Raises `BadFirstUser`."""
     found: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for argument in arguments:
         record = _parse(argument, octets)
@@ -90,7 +90,7 @@ def _iterations(text: str) -> int:
 def _salted(
     mechanism: str, parts: dict[str, str], iterations: int, octets: Callable[[int], bytes]
 ) -> tuple[bytes, bytes]:
-    """The salt, and the password with it."""
+    """Return the salt, and the password salted with it."""
     given = _base64(parts, "salt")
     if ("password" in parts) is ("saltedpassword" in parts):
         raise BadFirstUser("You must supply one of 'password' or 'saltedpassword' to add-scram.")

@@ -45,12 +45,12 @@ _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "
 
 @cache
 def _words() -> re.Pattern[str]:
-    """Compiled at first use: that takes six milliseconds."""
+    """Return the pattern of JAAS tokens. It is compiled at first use, because that takes six milliseconds."""
     return re.compile(_WORDS, re.VERBOSE | re.DOTALL)
 
 
 class BadJaas(Exception):
-    """What is wrong with the text, in a sentence that holds none of its values."""
+    """A JAAS text is malformed; the message says why, and contains none of its values."""
 
 
 class _Token(NamedTuple):
@@ -59,7 +59,7 @@ class _Token(NamedTuple):
 
 
 class Jaas(NamedTuple):
-    """One entry. `repr` shows no value."""
+    """One JAAS entry: a login module and its options. `repr` shows no value."""
 
     module: str
     options: Mapping[str, str]
@@ -81,7 +81,7 @@ class Jaas(NamedTuple):
 
 
 def jaas_text(mechanism: str, options: Mapping[str, str]) -> str:
-    """The text that `parse_jaas` reads: the login module of a mechanism, with these options."""
+    """Return the text that `parse_jaas` reads: the login module of a mechanism, with these options."""
     written = "".join(f' {name}="{_escaped(value)}"' for name, value in options.items())
     return f"{MODULES[mechanism]} required{written};"
 
@@ -92,7 +92,7 @@ def _escaped(value: str) -> str:
 
 
 def parse_jaas(text: str, mechanism: str) -> Jaas:
-    """The entry for a mechanism, whose module it must name."""
+    """Return the entry, whose login module must be that of the mechanism. Raises `BadJaas`."""
     found = parse_entry(text)
     if found.module not in MODULES.values():
         raise BadJaas(f"its login module is none of {', '.join(sorted(set(MODULES.values())))}")
@@ -102,8 +102,8 @@ def parse_jaas(text: str, mechanism: str) -> Jaas:
 
 
 def parse_entry(text: str) -> Jaas:
-    """The entry, whatever its login module: a client reads the options alone, and its user may have named a class of
-    Java that does the same as Kafka's."""
+    """Return the entry, whatever its login module: a client uses the options alone, and its user may have named a
+    Java class that is equivalent to Kafka's. Raises `BadJaas`."""
     tokens = _tokens(text)
     if not tokens:
         raise BadJaas("it names no login module")
@@ -117,7 +117,7 @@ def parse_entry(text: str) -> Jaas:
 
 
 def _options(tokens: list[_Token]) -> tuple[dict[str, str], int]:
-    """The options behind module and flag, and where the entry ends."""
+    """Return the options behind module and flag, and the index of the token behind the entry."""
     options: dict[str, str] = {}
     place = 2
     while place < len(tokens):

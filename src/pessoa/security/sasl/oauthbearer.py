@@ -34,7 +34,7 @@ Verify = Callable[[str, int], ValidToken]
 
 
 class OAuthBearerExchange:
-    """`verify` is called with a token and the time, and raises `BadToken`."""
+    """The server's side of OAUTHBEARER. `verify` is called with a token and the time, and raises `BadToken`."""
 
     def __init__(self, verify: Verify) -> None:
         self._verify = verify
@@ -64,7 +64,7 @@ class OAuthBearerExchange:
 
 
 def _read(message: bytes) -> tuple[str, str]:
-    """The authorization id and the token in a client's first message."""
+    """Return the authorization id and the token of a client's first message."""
     text = message.decode("ascii", "replace")
     head, _, rest = text.partition(_SEPARATOR)
     names = _HEAD.fullmatch(head)
@@ -87,7 +87,7 @@ def _read(message: bytes) -> tuple[str, str]:
 
 
 def first_message(token: str) -> bytes:
-    """What a client sends. Raises `AuthenticationFailed` for what could not be a token."""
+    """Return the first message of a client. Raises `AuthenticationFailed` for a text that cannot be a token."""
     if _AUTH.fullmatch(f"Bearer {token}") is None or len(token) > MAX_TOKEN_CHARACTERS:
         raise AuthenticationFailed("what should be the token has other characters than a token, or too many")
     return f"n,,{_SEPARATOR}auth=Bearer {token}{_SEPARATOR}{_SEPARATOR}".encode()

@@ -22,7 +22,7 @@ _PARTS = 3
 
 
 class PlainExchange:
-    """`users` is name → password."""
+    """The server's side of PLAIN. `users` is name → password."""
 
     refusal = None
 

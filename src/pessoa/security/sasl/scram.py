@@ -58,8 +58,8 @@ class TokenCredential(NamedTuple):
 
 
 class CredentialShape(NamedTuple):
-    """What a client sees of a credential at the first message, apart from the salt itself. The default is that of
-    Kafka's tools, and of every delegation token."""
+    """The properties of a credential that a client sees after its first message, apart from the salt itself. The
+    default is that of Kafka's tools, and of every delegation token."""
 
     iterations: int = MIN_ITERATIONS
     # The length of a salt of random bytes; 0: one of letters and digits (`text_salt`).
@@ -79,7 +79,8 @@ def _shape_of(credential: StoredCredential) -> CredentialShape:
 
 
 class ScramUsers(NamedTuple):
-    """Where an exchange finds its users. None: no such user, no such token."""
+    """The lookup functions by which an exchange finds users and tokens; they return None for an unknown user or
+    token."""
 
     find: Callable[[str], StoredCredential | None]
     find_token: Callable[[str, int], TokenCredential | None]
@@ -90,7 +91,7 @@ class ScramUsers(NamedTuple):
 
 
 class ScramServerExchange:
-    """`octets` gives so many random bytes."""
+    """The server's side of SCRAM. `octets(count)` returns random bytes."""
 
     refusal = None
 
@@ -169,7 +170,7 @@ class ScramServerExchange:
 
 
 class ScramClientExchange:
-    """The client's side: `first()`, then `final(answer)`, then `check(answer)`."""
+    """The client's side of SCRAM: `first()`, then `final(answer)`, then `check(answer)`."""
 
     def __init__(
         self,

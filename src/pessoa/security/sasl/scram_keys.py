@@ -24,7 +24,7 @@ MAX_ITERATIONS = 16384
 
 
 class StoredCredential(Protocol):
-    """What a server stores of a user, for one mechanism."""
+    """The credential of a user for one mechanism, as a server stores it."""
 
     @property
     def salt(self) -> bytes: ...
@@ -40,7 +40,7 @@ class StoredCredential(Protocol):
 
 
 class ScramKeys(NamedTuple):
-    """A `StoredCredential` that was made here."""
+    """A `StoredCredential` that was derived from a password, not read from metadata."""
 
     salt: bytes
     stored_key: bytes
@@ -53,7 +53,7 @@ def salted_password(algorithm: str, password: str, salt: bytes, iterations: int)
 
 
 def derived_keys(algorithm: str, salted: bytes) -> tuple[bytes, bytes]:
-    """StoredKey and ServerKey."""
+    """Return StoredKey and ServerKey (RFC 5802) of a salted password."""
     client_key = hmac.digest(salted, b"Client Key", algorithm)
     return hashlib.new(algorithm, client_key).digest(), hmac.digest(salted, b"Server Key", algorithm)
 
@@ -65,7 +65,7 @@ def keys_of_password(mechanism: str, password: str, salt: bytes, iterations: int
 
 
 def text_salt(octets: bytes) -> bytes:
-    """A salt as Kafka's tools make them: a random number of 130 bits in 36 letters and digits."""
+    """Return a salt as Kafka's tools make them: a random number of 130 bits in base 36, with digits and letters."""
     number = int.from_bytes(octets, "big") & ((1 << 130) - 1)
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     text = ""

@@ -39,7 +39,7 @@ _server_final = re.compile(rf"v=(?P<signature>{_BASE64}){_EXTENSIONS}").fullmatc
 
 
 class BadScramMessage(Exception):
-    """The message is none of these."""
+    """The bytes are not a valid SCRAM message; the text says why."""
 
 
 class ClientFirst(NamedTuple):
@@ -93,7 +93,7 @@ def read_server_first(token: bytes) -> ServerFirst:
 
 
 def read_server_final(token: bytes) -> bytes:
-    """The server's signature."""
+    """Return the server's signature in its final message."""
     match = _server_final(_ascii(token))
     if match is None:
         raise BadScramMessage("the final message of the server is malformed")

@@ -48,18 +48,20 @@ class State(Enum):
 
 
 class Answer(NamedTuple):
-    """`refusal` says, for the log, why a login has failed where the client gets the failure in a second step."""
+    """Frames to send while SASL goes on. `refusal` says, for the log, why a login has failed where the client gets
+    the failure in a second step."""
 
     frames: list[Buffer]
     refusal: str | None = None
 
 
 class Pass(NamedTuple):
-    """Serve the request as if SASL were over."""
+    """The request must be served like any request of a connection without SASL."""
 
 
 class Failure(NamedTuple):
-    """`frames` is None where the client gets no answer. `why` is for the log."""
+    """The login failed, and the connection must be closed. `frames` is None if the client gets no response. `why` is
+    for the log."""
 
     frames: list[Buffer] | None
     why: str
@@ -69,7 +71,7 @@ Outcome = Answer | Pass | Failure
 
 
 class Mechanism(NamedTuple):
-    """One that a listener offers."""
+    """A SASL mechanism that a listener offers."""
 
     name: str
     make_exchange: Callable[[], ServerExchange]
@@ -80,7 +82,7 @@ class Mechanism(NamedTuple):
 
 class ServerSession:
     def __init__(self, mechanisms: Callable[[], Sequence[Mechanism]]) -> None:
-        """`mechanisms` is asked at each handshake: settings may change while a connection is there."""
+        """`mechanisms` is called at each handshake: settings may change while a connection is open."""
         self._mechanisms = mechanisms
         self._exchange: ServerExchange | None = None
         self._mechanism: Mechanism | None = None
@@ -98,7 +100,7 @@ class ServerSession:
 
     @property
     def mechanism(self) -> str:
-        """That of the handshake; empty before it."""
+        """The name of the mechanism of the handshake; empty before it."""
         return "" if self._mechanism is None else self._mechanism.name
 
     @property
@@ -106,7 +108,7 @@ class ServerSession:
         return self.state is State.RAW_EXCHANGE
 
     def may_begin_again(self, monotonic_ms: int) -> bool:
-        """Whether a SaslHandshake is the beginning of another login; otherwise it is a request like any other."""
+        """Return whether a SaslHandshake begins a re-authentication; otherwise it is served like any request."""
         if self.state is not State.DONE or self.expires_at_ms is None:
             return False
         return self._began_at_ms is None or monotonic_ms - self._began_at_ms >= _MIN_BETWEEN_LOGINS_MS
@@ -116,7 +118,7 @@ class ServerSession:
         self.state = State.VERSIONS_KNOWN
 
     def receive(self, data: bytearray, start: int, end: int, now_ms: int, monotonic_ms: int) -> Outcome:
-        """Handle one frame; return what to send, and whether the login has succeeded or failed. Raises a
+        """Handle one frame; return the frames to send, and whether the login has succeeded or failed. Raises a
         `ProtocolViolation`."""
         assert self.state is not State.DONE
         if self.state is State.RAW_EXCHANGE:
@@ -139,7 +141,8 @@ class ServerSession:
         raise ProtocolViolation(f"API {key} was asked for where {self.state.value} was expected")
 
     def _tell_versions(self, *, is_known: bool) -> Outcome:
-        """A version that is not known is answered with those that are, once, and the client asks again."""
+        """Let an ApiVersions request be served. A request of an unsupported version is answered with the supported
+        ones, once, and the client asks again."""
         if is_known:
             self.state = State.VERSIONS_KNOWN
         elif self._has_asked_unknown_version:

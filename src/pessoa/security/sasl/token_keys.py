@@ -19,7 +19,7 @@ def token_hmac(secret: str, token_id: str) -> bytes:
 
 
 def token_keys(mechanism: str, secret: str, token_id: str) -> ScramKeys:
-    """What a node checks a login with that token by. The salt is the same on all nodes."""
+    """Return the keys by which a node checks a login with that delegation token. The salt is the same on all nodes."""
     mac = token_hmac(secret, token_id)
     salt = text_salt(hmac.digest(mac, mechanism.encode(), "sha256"))
     return keys_of_password(mechanism, base64.b64encode(mac).decode(), salt, MIN_ITERATIONS)

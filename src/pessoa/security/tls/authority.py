@@ -29,7 +29,8 @@ _BACKDATED = timedelta(hours=1)
 
 
 class NotAnAuthority(ValueError):
-    """The texts are not those of a certificate authority; the sentence holds nothing of a key."""
+    """The texts are not the key and the certificate of a certificate authority; the message contains no part of a
+    key."""
 
 
 class Authority(NamedTuple):
@@ -79,7 +80,7 @@ class Authority(NamedTuple):
         return _certificate_pem(self.certificate)
 
     def issue(self, name: str, hosts: Sequence[str], now: datetime) -> str:
-        """A new key (PKCS#8) and its certificate for these host names and addresses, in one text."""
+        """Return a new key (PKCS#8) and its certificate for these host names and addresses, in one PEM text."""
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -102,7 +103,7 @@ class Authority(NamedTuple):
 
 
 def is_due(pem: str, now: datetime) -> bool:
-    """Whether the first certificate of a text ends soon. A text without one is due as well."""
+    """Return whether the first certificate in a PEM text expires soon. A text without a certificate is due as well."""
     from cryptography import x509
 
     begin = pem.find("-----BEGIN CERTIFICATE-----")
@@ -114,7 +115,7 @@ def is_due(pem: str, now: datetime) -> bool:
 
 
 def is_signed_by(pem: str, authority: Authority) -> bool:
-    """Whether the first certificate of a text is one of this authority's."""
+    """Return whether this authority has signed the first certificate in a PEM text."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 

@@ -17,14 +17,14 @@ FIRST_OF_TLS_1_3 = "TLS_AES_256_GCM_SHA384"
 
 
 class CipherSuites(NamedTuple):
-    """`of_tls_1_2` by OpenSSL's names, `of_tls_1_3` by their standard names."""
+    """Cipher suites: `of_tls_1_2` by OpenSSL's names, `of_tls_1_3` by their standard names."""
 
     of_tls_1_2: tuple[str, ...]
     of_tls_1_3: frozenset[str]
 
 
 def cipher_suites(names: tuple[str, ...]) -> CipherSuites:
-    """The suites of a list in Java's words or in OpenSSL's; whether OpenSSL has them is not looked at."""
+    """Return the suites that a list names, by Java's names or OpenSSL's; whether OpenSSL has them is not checked."""
     modern = frozenset(name for name in names if name in TLS_1_3_SUITES)
     return CipherSuites(tuple(_openssl_name(name) for name in names if name not in modern), modern)
 

@@ -53,7 +53,7 @@ def server_context(settings: TlsSettings, key_store: KeyStore | None = None) -> 
 
 
 def client_context(settings: TlsSettings, key_store: KeyStore | None = None) -> ssl.SSLContext:
-    """Return the context for connections that this node makes: they show a certificate if there is a key store."""
+    """Return the context for connections that this node makes: they present a certificate if there is a key store."""
     context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
     algorithm = settings.endpoint_identification_algorithm
     if algorithm.lower() not in ("", "https"):
@@ -110,7 +110,7 @@ def _trust(context: ssl.SSLContext, store: TrustStore | None) -> None:
 
 
 def _show(context: ssl.SSLContext, store: KeyStore) -> None:
-    """OpenSSL reads keys from files alone, as far as Python lets it."""
+    """Load the key and its certificates into the context, through a file: Python's `ssl` reads keys only from files."""
     password = secrets.token_hex(16).encode()
     with _unnamed_file(store.key_pem(password) + store.chain_pem()) as path:
         try:
@@ -122,7 +122,8 @@ def _show(context: ssl.SSLContext, store: KeyStore) -> None:
 
 @contextmanager
 def _unnamed_file(content: bytes) -> Iterator[str]:
-    """A file in memory, where there is such a thing; elsewhere one that only this user may read."""
+    """Yield the path of a file in memory, where the system has them; elsewhere of a temporary file that only this
+    user may read."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key store")
         try:

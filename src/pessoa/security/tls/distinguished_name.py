@@ -29,21 +29,21 @@ _ESCAPED = frozenset(',=+<>#;"\\')
 
 
 def subject_of(certificate: bytes) -> str:
-    """The name in a certificate in DER."""
+    """Return the subject's name in a DER certificate, as Java writes it."""
     from cryptography.x509 import load_der_x509_certificate
 
     return java_name(load_der_x509_certificate(certificate).subject.public_bytes())
 
 
 def java_name(name: bytes) -> str:
-    """A Name in DER as Java writes it."""
+    """Return a DER `Name` as Java writes it."""
     (_, relative_names, _), *_ = _values(name)
     parts = ["+".join(_attribute(*pair) for pair in _pairs(content)) for _, content, _ in _values(relative_names)]
     return ",".join(reversed(parts))
 
 
 def _pairs(relative_name: bytes) -> Iterator[tuple[str, int, bytes, bytes]]:
-    """The type of each attribute, and the tag, the content and the whole of its value."""
+    """Yield the type of each attribute, and of its value the tag, the content and all its bytes."""
     for _, attribute, _ in _values(relative_name):
         (_, oid, _), (tag, content, whole) = _values(attribute)
         yield _dotted(oid), tag, content, whole
@@ -69,8 +69,8 @@ def _escaped(text: str) -> str:
 
 
 def _values(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The DER values that follow each other in `data`: tag, content and the whole. It is well-formed: OpenSSL has read
-    it before."""
+    """Yield the DER values that follow each other in `data`: tag, content and all bytes. The data is well-formed:
+    OpenSSL has parsed it before."""
     start = 0
     while start < len(data):
         size, at = data[start + 1], start + 2

@@ -32,11 +32,11 @@ _VERSIONS = (1, 2)
 
 
 class JksProblem(ValueError):
-    """What is wrong with a store, in a sentence without secrets."""
+    """A store cannot be read; the message says why, and contains no secret."""
 
 
 class JksStore(NamedTuple):
-    """`key` is PKCS#8 in DER, with its `chain`; certificates are DER."""
+    """The content of a JKS file: `key` is PKCS#8 in DER, with its `chain`; certificates are DER."""
 
     key: bytes | None
     chain: tuple[bytes, ...]
@@ -46,7 +46,8 @@ class JksStore(NamedTuple):
 def read_jks(
     data: bytes, store_password: str | None, key_password: str | None = None, *, wants_key: bool = True
 ) -> JksStore:
-    """The first private key and all trusted certificates. Without a store password its digest is not compared."""
+    """Return the first private key and all trusted certificates of a store. Without a store password its digest is
+    not checked."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if store_password is not None:
         expected = _sha1(_utf16(store_password), _WHITENER, body)
@@ -62,7 +63,7 @@ def read_jks(
 
 
 def _entries(reader: _Reader) -> JksStore:
-    """As they are in the file: its key is encrypted."""
+    """Return the entries as they are in the file: the key is still encrypted."""
     reader.take(len(MAGIC))
     version = reader.number(_U32)
     if version not in _VERSIONS:
@@ -87,7 +88,7 @@ def _entries(reader: _Reader) -> JksStore:
 
 
 class _Reader:
-    """Reads forward; raises IndexError where the bytes end too early."""
+    """Reads bytes from the front; raises IndexError where they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -137,7 +138,7 @@ def _opened(sealed: bytes, password: str | None) -> bytes:
 
 
 def _sealed_content(sealed: bytes) -> bytes:
-    """The encrypted part of SEQUENCE { SEQUENCE { algorithm, NULL }, OCTET STRING }."""
+    """Return the encrypted part of SEQUENCE { SEQUENCE { algorithm, NULL }, OCTET STRING }."""
     whole, _ = _der(sealed, 0)
     algorithm, after = _der(whole, 0)
     if not algorithm.startswith(_SUNS_ALGORITHM):
@@ -149,7 +150,7 @@ def _sealed_content(sealed: bytes) -> bytes:
 
 
 def _der(data: bytes, start: int) -> tuple[bytes, int]:
-    """The content of the DER value at `start`, and where it ends."""
+    """Return the content of the DER value at `start`, and the position behind it."""
     size, at = data[start + 1], start + 2
     if size & 0x80:
         count = size & 0x7F

@@ -26,7 +26,7 @@ _JAVA_GROUP = re.compile(r"\(\?<(?=[A-Za-z])")
 
 
 class NoMatchingRule(ValueError):
-    """No rule matches the name of a peer."""
+    """No rule matches the distinguished name of a peer."""
 
 
 class _Rule(NamedTuple):
@@ -54,7 +54,7 @@ class PrincipalMapping:
         return f"<PrincipalMapping {self._text}>"
 
     def name_of(self, distinguished_name: str) -> str:
-        """The name of the principal, without `User:`."""
+        """Return the name of the principal, without `User:`. Raises `NoMatchingRule`."""
         for rule in self._rules:
             name = rule.apply(distinguished_name)
             if name is not None:
@@ -86,7 +86,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _replaced(match: re.Match[str], replacement: str) -> str:
-    """The replacement as Java's `replaceAll` reads it; a group that the expression does not have stays as it is."""
+    """Return the replacement with its references filled in as Java's `replaceAll` does; a reference to a group that
+    the expression does not have stays as it is."""
 
     def one(reference: re.Match[str]) -> str:
         literal, number, name = reference.groups()

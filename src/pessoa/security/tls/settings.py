@@ -26,7 +26,8 @@ STORE_KEYS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Attributes are Kafka's keys without `ssl.` and with underscores; an empty text is a key that is not set."""
+    """The `ssl.*` settings. Attributes are Kafka's keys without `ssl.` and with underscores; an empty text is a key
+    that is not set."""
 
     keystore_type: str = "JKS"
     keystore_location: str = ""
@@ -46,7 +47,7 @@ class TlsSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, str], listener: str | None = None) -> Self:
-        """The settings of a listener, or those without a listener's name."""
+        """Return the settings of a listener, or those without a listener's name."""
         prefix = "" if listener is None else f"listener.name.{listener.lower()}."
         found: dict[str, str] = {}
         for one in fields(cls):

@@ -50,7 +50,7 @@ class KeyStore:
         return _pem_of(self.chain)
 
     def key_pem(self, password: bytes | None = None) -> bytes:
-        """The key as PKCS#8; without a password in clear."""
+        """Return the key as PKCS#8 in PEM; unencrypted if there is no password."""
         from cryptography.hazmat.primitives import serialization
 
         how: serialization.KeySerializationEncryption = serialization.NoEncryption()
@@ -80,7 +80,7 @@ def _pem_of(certificates: tuple[Certificate, ...]) -> bytes:
 
 
 def read_key_store(settings: TlsSettings) -> KeyStore | None:
-    """What the settings name; None if they name none."""
+    """Return the key store that the settings name; None if they name none. Raises `ConfigProblem`."""
     if not settings.has_key_store:
         return None
     if _format(settings.keystore_type, "ssl.keystore.type") == "PEM":
@@ -125,7 +125,8 @@ def _pkcs12_key_store(key: str, path: str, data: bytes, password: str) -> KeySto
 def _checked(
     key: str, path: str | None, private: PrivateKeyTypes | None, certificates: tuple[Certificate, ...]
 ) -> KeyStore:
-    """The key with its own certificate first and the issuers behind it."""
+    """Return the key store: the key with its own certificate first and those of its issuers behind it. Raises
+    `ConfigProblem`."""
     if private is None:
         raise ConfigProblem(key, path, "there is no private key in it; a key store has one, with its certificates")
     public = _public_bytes(private.public_key())
@@ -153,7 +154,8 @@ def _public_bytes(public: object) -> bytes:
 
 
 def read_trust_store(settings: TlsSettings) -> TrustStore | None:
-    """What the settings name; None if they name none: then the system's authorities are trusted."""
+    """Return the trust store that the settings name; None if they name none: then the system's authorities are
+    trusted."""
     if not settings.has_trust_store:
         return None
     key, path = "ssl.truststore.location", settings.truststore_location or None

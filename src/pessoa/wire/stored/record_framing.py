@@ -70,7 +70,8 @@ def encode_coordinator_value(value: Message, version: int) -> bytes:
 
 
 def decode_coordinator_key(log: str, data: bytes) -> Message | None:
-    """`log` is GROUP_LOG, TRANSACTION_LOG or SHARE_LOG."""
+    """Return the key of a coordinator's record; None for an unknown type. `log` is GROUP_LOG, TRANSACTION_LOG or
+    SHARE_LOG."""
     return _decode(log, "Key", _leading_int16(data), data[_TYPE_BYTES:], _KEY_VERSION)
 
 
