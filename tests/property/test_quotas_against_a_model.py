@@ -63,7 +63,7 @@ def test_a_rate_is_that_of_all_records_in_the_windows_and_the_throttle_brings_it
             if len({began_ms for began_ms, _, _ in model.records}) == 1:
                 time_ms = model.time_ms(model.records, now_ms) + throttle_ms
                 assert float(total / time_ms) == pytest.approx(limit, rel=1e-3)
-    assert len(rate._recorded) <= windows.number + 1
+    assert len(rate._recorded_windows) <= windows.number + 1
 
 
 @given(WINDOWS, RECORDS)

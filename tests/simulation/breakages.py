@@ -254,14 +254,14 @@ def _forget_deliveries_when_a_session_closes() -> Any:
 
 def _take_holes_for_done() -> Any:
     """A new leader takes records between those that were stored for acknowledged: they were in flight."""
-    load = share_partition._loaded_runs
+    load = share_partition._load_runs
 
     def load_without_holes(*details: Any) -> Any:
         return [
             run._replace(state=DeliveryState.ACKNOWLEDGED) if not run.delivery_count else run for run in load(*details)
         ]
 
-    return patch.object(share_partition, "_loaded_runs", load_without_holes)
+    return patch.object(share_partition, "_load_runs", load_without_holes)
 
 
 def _keep_locks_for_ever() -> Any:

@@ -109,7 +109,7 @@ class Shares:
             if end == 0:
                 continue
             state = states.get(partition)
-            if state is None or state.start_offset < end or state._writing is not None or state._changed:
+            if state is None or state.start_offset < end or state._current_write is not None or state._changed_batches:
                 return False
         return True
 

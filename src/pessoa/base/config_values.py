@@ -129,12 +129,12 @@ def _java_double(value: float) -> str:
     # repr gives the shortest digits that mean this number, and so does Java; they write the exponent differently.
     digits, _, exponent = f"{value!r}".partition("e")
     if not exponent:
-        digits, _, exponent = _scientific(digits).partition("e")
+        digits, _, exponent = _to_scientific(digits).partition("e")
     mantissa = digits if "." in digits else f"{digits}.0"
     return f"{mantissa}E{int(exponent)}"
 
 
-def _scientific(text: str) -> str:
+def _to_scientific(text: str) -> str:
     sign = "-" if text.startswith("-") else ""
     whole, _, fraction = text.lstrip("-").partition(".")
     digits = (whole + fraction).lstrip("0")
@@ -155,17 +155,21 @@ def between(low: float, high: float) -> Rule:
 
 
 def one_of(*choices: str) -> Rule:
-    return Rule(_either(choices), lambda value: value in choices)
+    return Rule(_join_choices(choices), lambda value: value in choices)
 
 
 def one_of_ignoring_case(*choices: str) -> Rule:
     known = {choice.lower() for choice in choices}
-    return Rule(f"{_either(choices)}, in any case", lambda value: isinstance(value, str) and value.lower() in known)
+    return Rule(
+        f"{_join_choices(choices)}, in any case", lambda value: isinstance(value, str) and value.lower() in known
+    )
 
 
 def any_of(*choices: str) -> Rule:
     """Return the rule that a value is a list, perhaps empty, of these choices."""
-    return Rule(f"a list of {_either(choices)}", lambda value: isinstance(value, tuple) and set(value) <= set(choices))
+    return Rule(
+        f"a list of {_join_choices(choices)}", lambda value: isinstance(value, tuple) and set(value) <= set(choices)
+    )
 
 
 def some_of(*choices: str) -> Rule:
@@ -176,7 +180,7 @@ def some_of(*choices: str) -> Rule:
     )
 
 
-def _either(choices: tuple[str, ...]) -> str:
+def _join_choices(choices: tuple[str, ...]) -> str:
     *others, last = choices
     return f"{', '.join(others)} or {last}" if others else last
 

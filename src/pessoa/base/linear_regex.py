@@ -36,7 +36,7 @@ def linear_regex(text: str, memory_bytes: int) -> LinearRegex:
     options.never_capture = True
     options.max_mem = memory_bytes
     try:
-        # Not re2.compile, which remembers by itself.
+        # Not re2.compile, which has a cache of its own.
         compiled: LinearRegex = re2._Regexp(text, options)
     except re2.error as wrong:
         raise InvalidRegex(wrong.args[0].decode(errors="replace") if wrong.args else "unknown") from None

@@ -46,7 +46,7 @@ def read_properties(path: str | Path) -> dict[str, str]:
             text = file.read()
     except UnicodeDecodeError as problem:
         raise MalformedProperties(f"byte {problem.start} is not UTF-8") from problem
-    return {_unescape(key): _unescape(_trimmed(value)) for key, value in _pairs(text)}
+    return {_unescape(key): _unescape(_trim(value)) for key, value in _pairs(text)}
 
 
 # ---- Reading ----
@@ -96,7 +96,7 @@ def _key_end(line: str) -> int:
     return min(position, len(line))
 
 
-def _trimmed(value: str) -> str:
+def _trim(value: str) -> str:
     """Return the value without the white space at its end, unless a backslash escapes it."""
     trimmed = value.rstrip(_WHITE)
     backslashes = len(trimmed) - len(trimmed.rstrip("\\"))
@@ -140,7 +140,7 @@ def render_properties(properties: Mapping[str, str], now_ms: int) -> str:
 def render_settings(properties: Mapping[str, str], comment: str) -> str:
     """Return the text of a file that people read and copy from: a comment, and values with as few escapes as
     possible."""
-    lines = [f"# {comment}", *(f"{_escape_key(key)}={_escape_little(value)}" for key, value in properties.items())]
+    lines = [f"# {comment}", *(f"{_escape_key(key)}={_escape_minimally(value)}" for key, value in properties.items())]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -160,13 +160,13 @@ def _escape(text: str) -> str:
     return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
-def _escape_little(text: str) -> str:
+def _escape_minimally(text: str) -> str:
     """Return the escaped text, but without escapes of = : # !, which are ordinary characters in a value."""
     return re.sub(r"\\([=:#!])", r"\1", _escape(text))
 
 
 def _escape_key(key: str) -> str:
-    # In a key every space has to be told from the separator, in a value only the first.
+    # In a key every space must be escaped, because a space is a separator; in a value only the first.
     return "\\ ".join(map(_escape, key.split(" ")))
 
 

@@ -19,7 +19,7 @@ class WeightedCache(Generic[V]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: OrderedDict[Hashable, tuple[V, int]] = OrderedDict()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self.weight = 0
 
     def __repr__(self) -> str:
@@ -29,7 +29,7 @@ class WeightedCache(Generic[V]):
         return key in self._entries
 
     def get(self, key: Hashable) -> V | None:
-        with self._turn:
+        with self._lock:
             entry = self._entries.get(key)
             if entry is None:
                 return None
@@ -39,10 +39,10 @@ class WeightedCache(Generic[V]):
     def put(self, key: Hashable, value: V, weight: int) -> None:
         if weight > self._limit:
             return
-        with self._turn:
+        with self._lock:
             _, old_weight = self._entries.pop(key, (value, 0))
             self._entries[key] = (value, weight)
             self.weight += weight - old_weight
             while self.weight > self._limit:
-                _, (_, gone) = self._entries.popitem(last=False)
-                self.weight -= gone
+                _, (_, evicted_weight) = self._entries.popitem(last=False)
+                self.weight -= evicted_weight

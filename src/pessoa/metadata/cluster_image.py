@@ -53,7 +53,7 @@ class BrokerImage:
     fenced: bool
     in_controlled_shutdown: bool
     directories: tuple[Uuid, ...]
-    # None where the broker has never said anything about it.
+    # None if no registration record of the broker had this field.
     cordoned_directories: tuple[Uuid, ...] | None = None
 
 
@@ -99,15 +99,15 @@ class ClusterDelta:
         )
 
     def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
-        self._registered(record.broker_id, record.broker_epoch)
+        self._registered_broker(record.broker_id, record.broker_epoch)
         self.changed_brokers[record.broker_id] = None
 
     def replay_fence(self, broker_id: int, broker_epoch: int, fenced: bool) -> None:
-        broker = self._registered(broker_id, broker_epoch)
+        broker = self._registered_broker(broker_id, broker_epoch)
         self.changed_brokers[broker_id] = replace(broker, fenced=fenced)
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self._registered(record.broker_id, record.broker_epoch)
+        broker = self._registered_broker(record.broker_id, record.broker_epoch)
         if record.fenced in (FENCE, UNFENCE):
             broker = replace(broker, fenced=record.fenced == FENCE)
         if record.in_controlled_shutdown == BEGIN_CONTROLLED_SHUTDOWN:
@@ -139,7 +139,7 @@ class ClusterDelta:
         controllers = {**self.image.controllers, **self.changed_controllers}
         return ClusterImage(dict(sorted(brokers.items())), dict(sorted(controllers.items())))
 
-    def _registered(self, broker_id: int, epoch: int) -> BrokerImage:
+    def _registered_broker(self, broker_id: int, epoch: int) -> BrokerImage:
         if broker_id in self.changed_brokers:
             broker = self.changed_brokers[broker_id]
         else:

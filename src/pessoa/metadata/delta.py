@@ -62,13 +62,13 @@ class TableDelta(Generic[Key, Value]):
         return self.before if self._after is None else self._after
 
     def set(self, key: Key, value: Value) -> None:
-        self._touch(key)[key] = value
+        self._begin_change(key)[key] = value
 
     def remove(self, key: Key) -> None:
         if key in self.after:
-            del self._touch(key)[key]
+            del self._begin_change(key)[key]
 
-    def _touch(self, key: Key) -> dict[Key, Value]:
+    def _begin_change(self, key: Key) -> dict[Key, Value]:
         if self._after is None:
             self._after = dict(self.before)
         self.changed[key] = None
@@ -147,7 +147,7 @@ class MetadataDelta:
 
     # One method for each record that needs more than a line.
 
-    def _config(self, record: log.ConfigRecord) -> None:
+    def _replay_config(self, record: log.ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
         values = dict(self.configs.after.get(resource, {}))
         if record.value is None:
@@ -156,7 +156,7 @@ class MetadataDelta:
             values[record.name] = record.value
         _set_or_remove(self.configs, resource, values)
 
-    def _client_quota(self, record: log.ClientQuotaRecord) -> None:
+    def _replay_client_quota(self, record: log.ClientQuotaRecord) -> None:
         entity = quota_entity({one.entity_type: one.entity_name for one in record.entity})
         values = dict(self.quotas.after.get(entity, {}))
         if record.remove:
@@ -165,21 +165,21 @@ class MetadataDelta:
             values[record.key] = record.value
         _set_or_remove(self.quotas, entity, values)
 
-    def _feature_level(self, record: log.FeatureLevelRecord) -> None:
+    def _replay_feature_level(self, record: log.FeatureLevelRecord) -> None:
         if record.feature_level:
             self.features.set(record.name, record.feature_level)
         else:
             self.features.remove(record.name)
 
-    def _remove_topic(self, record: log.RemoveTopicRecord) -> None:
-        # Its configuration goes with the topic, and no record says so.
+    def _replay_remove_topic(self, record: log.RemoveTopicRecord) -> None:
+        # The topic's configuration is removed with it; no record is written for that.
         self.configs.remove((ConfigResource.TOPIC, self.topics.replay_remove(record)))
 
-    def _scram(self, record: log.UserScramCredentialRecord) -> None:
+    def _replay_scram(self, record: log.UserScramCredentialRecord) -> None:
         credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
         self.scram.set((record.name, record.mechanism), credential)
 
-    def _token(self, record: log.DelegationTokenRecord) -> None:
+    def _replay_token(self, record: log.DelegationTokenRecord) -> None:
         self.tokens.set(
             record.token_id,
             DelegationToken(
@@ -193,7 +193,7 @@ class MetadataDelta:
             ),
         )
 
-    def _acl(self, record: log.AccessControlEntryRecord) -> None:
+    def _replay_acl(self, record: log.AccessControlEntryRecord) -> None:
         acl = Acl(
             record.resource_type,
             record.resource_name,
@@ -205,10 +205,10 @@ class MetadataDelta:
         )
         self.acls.set(record.id, acl)
 
-    def _producer_ids(self, record: log.ProducerIdsRecord) -> None:
+    def _replay_producer_ids(self, record: log.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
-    def _nothing(self, record: Message) -> None:
+    def _ignore(self, record: Message) -> None:
         """Ignore a record that changes nothing in the image."""
 
 
@@ -279,24 +279,24 @@ _REPLAY: dict[type[Message], Callable[[MetadataDelta, Any], object]] = {
     log.PartitionRecord: lambda delta, record: delta.topics.replay_partition(record),
     log.PartitionChangeRecord: lambda delta, record: delta.topics.replay_change(record),
     log.ClearElrRecord: lambda delta, record: delta.topics.replay_clear_elr(record),
-    log.RemoveTopicRecord: MetadataDelta._remove_topic,
+    log.RemoveTopicRecord: MetadataDelta._replay_remove_topic,
     log.RegisterBrokerRecord: lambda delta, record: delta.cluster.replay_register(record),
     log.UnregisterBrokerRecord: lambda delta, record: delta.cluster.replay_unregister(record),
     log.FenceBrokerRecord: lambda delta, record: delta.cluster.replay_fence(record.id, record.epoch, True),
     log.UnfenceBrokerRecord: lambda delta, record: delta.cluster.replay_fence(record.id, record.epoch, False),
     log.BrokerRegistrationChangeRecord: lambda delta, record: delta.cluster.replay_change(record),
     log.RegisterControllerRecord: lambda delta, record: delta.cluster.replay_register_controller(record),
-    log.FeatureLevelRecord: MetadataDelta._feature_level,
-    log.ConfigRecord: MetadataDelta._config,
-    log.ClientQuotaRecord: MetadataDelta._client_quota,
-    log.UserScramCredentialRecord: MetadataDelta._scram,
+    log.FeatureLevelRecord: MetadataDelta._replay_feature_level,
+    log.ConfigRecord: MetadataDelta._replay_config,
+    log.ClientQuotaRecord: MetadataDelta._replay_client_quota,
+    log.UserScramCredentialRecord: MetadataDelta._replay_scram,
     log.RemoveUserScramCredentialRecord: lambda delta, record: delta.scram.remove((record.name, record.mechanism)),
-    log.DelegationTokenRecord: MetadataDelta._token,
+    log.DelegationTokenRecord: MetadataDelta._replay_token,
     log.RemoveDelegationTokenRecord: lambda delta, record: delta.tokens.remove(record.token_id),
-    log.AccessControlEntryRecord: MetadataDelta._acl,
+    log.AccessControlEntryRecord: MetadataDelta._replay_acl,
     log.RemoveAccessControlEntryRecord: lambda delta, record: delta.acls.remove(record.id),
-    log.ProducerIdsRecord: MetadataDelta._producer_ids,
-    log.NoOpRecord: MetadataDelta._nothing,
+    log.ProducerIdsRecord: MetadataDelta._replay_producer_ids,
+    log.NoOpRecord: MetadataDelta._ignore,
     # Kafka 4 left ZooKeeper behind; the records of a cluster that once had it stay readable.
-    log.ZkMigrationStateRecord: MetadataDelta._nothing,
+    log.ZkMigrationStateRecord: MetadataDelta._ignore,
 }

@@ -39,7 +39,7 @@ class Feature(NamedTuple):
     name: str
     min_level: int
     max_level: int
-    # At which a new cluster starts; None where no metadata record says so.
+    # The level at which a new cluster starts; None if no metadata record sets it.
     initial_level: int | None
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_LEADER = -1
-# In a change record: the leader stays who it is.
+# In a change record: the leader does not change.
 NO_LEADER_CHANGE = -2
 
 RECOVERED = 0
@@ -114,7 +114,7 @@ def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) 
     else:
         directories = tuple(record.directories)
     if len(directories) != len(replicas):
-        # Only a writer that knows of no directories changes the replicas without naming theirs.
+        # Only a controller that does not support directories changes the replicas without their directories.
         directories = (DIRECTORY_MIGRATING,) * len(replicas)
     leader, leader_epoch = partition.leader, partition.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
@@ -123,11 +123,11 @@ def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) 
     return PartitionImage(
         replicas=replicas,
         directories=directories,
-        isr=_or(record.isr, partition.isr),
-        removing_replicas=_or(record.removing_replicas, partition.removing_replicas),
-        adding_replicas=_or(record.adding_replicas, partition.adding_replicas),
-        elr=_or(record.eligible_leader_replicas, partition.elr),
-        last_known_elr=_or(record.last_known_elr, partition.last_known_elr),
+        isr=_or_unchanged(record.isr, partition.isr),
+        removing_replicas=_or_unchanged(record.removing_replicas, partition.removing_replicas),
+        adding_replicas=_or_unchanged(record.adding_replicas, partition.adding_replicas),
+        elr=_or_unchanged(record.eligible_leader_replicas, partition.elr),
+        last_known_elr=_or_unchanged(record.last_known_elr, partition.last_known_elr),
         leader=leader,
         leader_epoch=leader_epoch,
         partition_epoch=partition.partition_epoch + 1,
@@ -135,7 +135,7 @@ def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) 
     )
 
 
-def _or(changed: list[int] | None, present: tuple[int, ...]) -> tuple[int, ...]:
+def _or_unchanged(changed: list[int] | None, present: tuple[int, ...]) -> tuple[int, ...]:
     return present if changed is None else tuple(changed)
 
 
@@ -147,19 +147,19 @@ class TopicsDelta:
         self.image = image
         self.names: dict[Uuid, str] = {}
         self.changed: dict[Uuid, dict[int, PartitionImage]] = {}
-        # Topics of the old image that are gone, with the names they had.
+        # Deleted topics of the old image, with their names.
         self.deleted: dict[Uuid, str] = {}
-        self._shared: dict[tuple[object, ...], tuple[object, ...]] = {}
+        self._interned: dict[tuple[object, ...], tuple[object, ...]] = {}
 
     def replay_topic(self, record: TopicRecord) -> None:
         self.names[record.topic_id] = record.name
         self.changed[record.topic_id] = {}
 
     def replay_partition(self, record: PartitionRecord) -> None:
-        self._partitions(record.topic_id)[record.partition_id] = self._partition(record)
+        self._changed_partitions(record.topic_id)[record.partition_id] = self._partition_image(record)
 
     def replay_change(self, record: PartitionChangeRecord) -> None:
-        partitions = self._partitions(record.topic_id)
+        partitions = self._changed_partitions(record.topic_id)
         partitions[record.partition_id] = changed_partition(partitions[record.partition_id], record)
 
     def replay_remove(self, record: RemoveTopicRecord) -> str:
@@ -185,7 +185,7 @@ class TopicsDelta:
                 if partition.elr or partition.last_known_elr
             }
             if affected:
-                self._partitions(topic_id).update(affected)
+                self._changed_partitions(topic_id).update(affected)
 
     def finish(self) -> TopicsImage:
         if not self.changed and not self.deleted:
@@ -201,18 +201,18 @@ class TopicsDelta:
             by_name[name] = by_id[topic_id] = TopicImage(name, topic_id, ordered)
         return TopicsImage(by_name, by_id)
 
-    def _partitions(self, topic_id: Uuid) -> dict[int, PartitionImage]:
+    def _changed_partitions(self, topic_id: Uuid) -> dict[int, PartitionImage]:
         partitions = self.changed.get(topic_id)
         if partitions is None:
             partitions = self.changed[topic_id] = dict(self.image.by_id[topic_id].partitions)
         return partitions
 
-    def _partition(self, record: PartitionRecord) -> PartitionImage:
-        replicas = self._share(tuple(record.replicas))
+    def _partition_image(self, record: PartitionRecord) -> PartitionImage:
+        replicas = self._intern(tuple(record.replicas))
         return PartitionImage(
             replicas=replicas,
-            directories=self._share(tuple(record.directories) or (DIRECTORY_MIGRATING,) * len(replicas)),
-            isr=self._share(tuple(record.isr)),
+            directories=self._intern(tuple(record.directories) or (DIRECTORY_MIGRATING,) * len(replicas)),
+            isr=self._intern(tuple(record.isr)),
             removing_replicas=tuple(record.removing_replicas),
             adding_replicas=tuple(record.adding_replicas),
             elr=tuple(record.eligible_leader_replicas or ()),
@@ -223,8 +223,8 @@ class TopicsDelta:
             leader_recovery_state=record.leader_recovery_state,
         )
 
-    def _share(self, values: tuple[T, ...]) -> tuple[T, ...]:
-        return cast("tuple[T, ...]", self._shared.setdefault(values, values))
+    def _intern(self, values: tuple[T, ...]) -> tuple[T, ...]:
+        return cast("tuple[T, ...]", self._interned.setdefault(values, values))
 
     def _topic_ids(self, name: str) -> list[Uuid]:
         present = {topic_id: topic.name for topic_id, topic in self.image.by_id.items() if topic_id not in self.deleted}

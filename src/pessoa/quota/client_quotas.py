@@ -78,7 +78,7 @@ class Meter:
         self.user, self.client_id = limit.user, limit.client_id
         self.limit = limit.value
         self.rate = WindowedRate(windows)
-        # While the client is one that was throttled.
+        # None unless the client was throttled lately.
         self._pace: Pace | None = None
         self.throttled_count = self.throttle_time_ms = 0
 
@@ -179,19 +179,19 @@ class ClientQuotas:
     def __init__(self, windows: Windows | None = None) -> None:
         self.windows = windows or Windows()
         self.limits = Limits({})
-        # Whether no limit holds for any client, that of mutations included: then nothing has to be asked here.
+        # Whether no limit holds for any client, that of mutations included: then callers can skip the quotas.
         self.is_empty = True
         self._generation = 0
         # By last use, the longest unused first.
         self._clients: OrderedDict[tuple[str, str], ClientMeters] = OrderedDict()
         # (key, user): of limits that all client ids of a user share.
-        self._of_users: dict[tuple[str, str], Meter] = {}
+        self._meters_of_users: dict[tuple[str, str], Meter] = {}
         self._many_users = _MANY_USERS
         # (key, user or None, client id): while there are `_clients` that have them.
-        self._of_client_ids: WeakValueDictionary[tuple[str, str | None, str], Meter] = WeakValueDictionary()
+        self._meters_of_client_ids: WeakValueDictionary[tuple[str, str | None, str], Meter] = WeakValueDictionary()
 
     def __repr__(self) -> str:
-        return f"<ClientQuotas: {self.limits!r}, {len(self._clients)} clients, {len(self._of_users)} of users>"
+        return f"<ClientQuotas: {self.limits!r}, {len(self._clients)} clients, {len(self._meters_of_users)} of users>"
 
     def follow(self, configured: Configured) -> None:
         """Take over limits that have changed."""
@@ -200,7 +200,7 @@ class ClientQuotas:
         self._generation += 1
         if self.is_empty:
             self._clients.clear()
-            self._of_users.clear()
+            self._meters_of_users.clear()
 
     def of(self, principal: str, client_id: str | None, now_ms: int) -> ClientMeters:
         name = shortened(client_id)
@@ -219,7 +219,7 @@ class ClientQuotas:
 
     def readings(self, now_ms: int) -> Iterator[Reading]:
         """Yield the reading of every meter, for metrics."""
-        for meter in (*self._of_users.values(), *self._of_client_ids.values()):
+        for meter in (*self._meters_of_users.values(), *self._meters_of_client_ids.values()):
             yield meter.read(now_ms)
 
     def _meter(self, key: str, user: str, client_id: str) -> Meter | None:
@@ -228,24 +228,26 @@ class ClientQuotas:
             return None
         if limit.client_id is None:
             assert limit.user is not None, "a limit is one of a user, of a client id or of both"
-            meter = self._of_users.get((key, limit.user))
+            meter = self._meters_of_users.get((key, limit.user))
             if meter is None:
-                meter = self._of_users[key, limit.user] = Meter(key, limit, self.windows)
+                meter = self._meters_of_users[key, limit.user] = Meter(key, limit, self.windows)
         else:
             place = (key, limit.user, limit.client_id)
-            meter = self._of_client_ids.get(place)
+            meter = self._meters_of_client_ids.get(place)
             if meter is None:
-                meter = self._of_client_ids[place] = Meter(key, limit, self.windows)
+                meter = self._meters_of_client_ids[place] = Meter(key, limit, self.windows)
         meter.limit = limit.value
         return meter
 
     def _forget_idle_users(self, now_ms: int) -> None:
-        if len(self._of_users) < self._many_users:
+        if len(self._meters_of_users) < self._many_users:
             return
         # Clients that still have one of these would go on with it beside a new one.
         self._generation += 1
-        self._of_users = {place: one for place, one in self._of_users.items() if not one.rate.is_idle(now_ms)}
-        self._many_users = max(_MANY_USERS, 2 * len(self._of_users))
+        self._meters_of_users = {
+            place: one for place, one in self._meters_of_users.items() if not one.rate.is_idle(now_ms)
+        }
+        self._many_users = max(_MANY_USERS, 2 * len(self._meters_of_users))
 
 
 def user_of(principal: str) -> str:

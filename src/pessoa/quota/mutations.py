@@ -75,13 +75,13 @@ class MutationQuotas:
     def __init__(self, configured: Configured, windows: Windows | None = None) -> None:
         self.windows = windows or Windows()
         self._limits = Limits(configured)
-        self._of_users: dict[str, TokenBucket] = {}
+        self._buckets_of_users: dict[str, TokenBucket] = {}
         self._many_users = _MANY_USERS
         # (user or None, client id), the longest unused first.
-        self._of_client_ids: OrderedDict[tuple[str | None, str], TokenBucket] = OrderedDict()
+        self._buckets_of_client_ids: OrderedDict[tuple[str | None, str], TokenBucket] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<MutationQuotas: {len(self._of_users)} users, {len(self._of_client_ids)} client ids>"
+        return f"<MutationQuotas: {len(self._buckets_of_users)} users, {len(self._buckets_of_client_ids)} client ids>"
 
     def follow(self, configured: Configured) -> None:
         """Take over limits that have changed; the tokens that clients have spent stay spent."""
@@ -97,23 +97,25 @@ class MutationQuotas:
     def _bucket(self, limit: Limit, now_ms: int) -> TokenBucket:
         if limit.client_id is None:
             assert limit.user is not None, "a limit is one of a user, of a client id or of both"
-            found = self._of_users.get(limit.user)
+            found = self._buckets_of_users.get(limit.user)
             if found is None:
                 self._forget_full(limit.value, now_ms)
-                found = self._of_users[limit.user] = TokenBucket(self.windows)
+                found = self._buckets_of_users[limit.user] = TokenBucket(self.windows)
             return found
         place = (limit.user, limit.client_id)
-        found = self._of_client_ids.get(place)
+        found = self._buckets_of_client_ids.get(place)
         if found is None:
-            found = self._of_client_ids[place] = TokenBucket(self.windows)
-            if len(self._of_client_ids) > MAX_CLIENTS:
-                self._of_client_ids.popitem(last=False)
-        self._of_client_ids.move_to_end(place)
+            found = self._buckets_of_client_ids[place] = TokenBucket(self.windows)
+            if len(self._buckets_of_client_ids) > MAX_CLIENTS:
+                self._buckets_of_client_ids.popitem(last=False)
+        self._buckets_of_client_ids.move_to_end(place)
         return found
 
     def _forget_full(self, rate: float, now_ms: int) -> None:
         """Remove the full buckets of users when there are very many. Full is judged by the rate of one user: a bucket
         that fills more slowly may be removed a little early."""
-        if len(self._of_users) >= self._many_users:
-            self._of_users = {user: one for user, one in self._of_users.items() if not one.is_full(rate, now_ms)}
-            self._many_users = max(_MANY_USERS, 2 * len(self._of_users))
+        if len(self._buckets_of_users) >= self._many_users:
+            self._buckets_of_users = {
+                user: one for user, one in self._buckets_of_users.items() if not one.is_full(rate, now_ms)
+            }
+            self._many_users = max(_MANY_USERS, 2 * len(self._buckets_of_users))

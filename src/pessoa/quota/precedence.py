@@ -67,7 +67,7 @@ class Limits:
         self._configured = configured
         # The levels that any entity is on, for each key: mostly one or two of the eight.
         self._levels = {key: _levels_of(key, configured) for key in CLIENT_KEYS}
-        self._of_addresses = {
+        self._limits_of_addresses = {
             _address(entity[0][1]): values[CONNECTION_CREATION_RATE]
             for entity, values in configured.items()
             if entity[0][0] == IP and CONNECTION_CREATION_RATE in values
@@ -82,7 +82,7 @@ class Limits:
 
     @property
     def has_addresses(self) -> bool:
-        return bool(self._of_addresses)
+        return bool(self._limits_of_addresses)
 
     def of_client(self, key: str, user: str, client_id: str) -> Limit | None:
         for of_user, of_client in self._levels[key]:
@@ -94,7 +94,7 @@ class Limits:
 
     def of_address(self, address: str) -> float | None:
         """Return how many connections per second the IP address may open; None if it has no limit."""
-        limits = self._of_addresses
+        limits = self._limits_of_addresses
         return limits[address] if address in limits else limits.get(None)
 
 

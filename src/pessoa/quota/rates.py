@@ -62,27 +62,27 @@ class _Window:
 class WindowedRate:
     """The average per second of the recorded values over the last windows."""
 
-    __slots__ = ("_all_ms", "_recorded", "_total", "windows")
+    __slots__ = ("_all_ms", "_recorded_windows", "_total", "windows")
 
     def __init__(self, windows: Windows) -> None:
         self.windows = windows
         self._all_ms = windows.all_ms
-        # Of all that is in `_recorded`.
+        # Of all that is in `_recorded_windows`.
         self._total = 0.0
         # Oldest first: at most one more than `windows.number`, each with at least one record. Few, and in very many
         # rates: a deque would take more memory.
-        self._recorded: list[_Window] = []
+        self._recorded_windows: list[_Window] = []
 
     def __repr__(self) -> str:
-        return f"<WindowedRate: {self._total:g} in {len(self._recorded)} windows>"
+        return f"<WindowedRate: {self._total:g} in {len(self._recorded_windows)} windows>"
 
     def record(self, value: float, now_ms: int) -> None:
         """Add `value`; a negative value takes back one that was recorded at the same time."""
-        recorded = self._recorded
-        if not recorded or now_ms - recorded[-1].began_ms >= self.windows.size_ms:
+        recorded_windows = self._recorded_windows
+        if not recorded_windows or now_ms - recorded_windows[-1].began_ms >= self.windows.size_ms:
             self._forget_old(now_ms)
-            recorded.append(_Window(now_ms))
-        current = recorded[-1]
+            recorded_windows.append(_Window(now_ms))
+        current = recorded_windows[-1]
         current.total += value
         current.last_ms = now_ms
         self._total += value
@@ -102,12 +102,12 @@ class WindowedRate:
     def is_idle(self, now_ms: int) -> bool:
         """Return whether nothing was recorded in any window that counts, so that a new rate would measure the same."""
         self._forget_old(now_ms)
-        return not self._recorded
+        return not self._recorded_windows
 
     def _time_ms(self, now_ms: int) -> int:
         """Return the time that the rate is an average over: since the oldest window began, at least that of all full
         windows."""
-        elapsed_ms = now_ms - self._recorded[0].began_ms if self._recorded else 0
+        elapsed_ms = now_ms - self._recorded_windows[0].began_ms if self._recorded_windows else 0
         number, size_ms = self.windows
         missing = number - 1 - elapsed_ms // size_ms
         if missing > 0:
@@ -115,10 +115,10 @@ class WindowedRate:
         return elapsed_ms if elapsed_ms > size_ms else size_ms
 
     def _forget_old(self, now_ms: int) -> None:
-        recorded = self._recorded
-        while recorded and now_ms - recorded[0].last_ms >= self._all_ms:
-            self._total -= recorded.pop(0).total
-            if not recorded:
+        recorded_windows = self._recorded_windows
+        while recorded_windows and now_ms - recorded_windows[0].last_ms >= self._all_ms:
+            self._total -= recorded_windows.pop(0).total
+            if not recorded_windows:
                 # What is no whole number leaves a remainder.
                 self._total = 0.0
 
@@ -127,17 +127,17 @@ class Pace:
     """The bytes that a client that was throttled may use now. If they are below zero, the client owes them, and
     waits."""
 
-    __slots__ = ("_at_ms", "_left", "throttled_ms", "windows")
+    __slots__ = ("_at_ms", "_remaining", "throttled_ms", "windows")
 
     def __init__(self, windows: Windows, now_ms: int) -> None:
         self.windows = windows
-        self._left = 0.0
+        self._remaining = 0.0
         self._at_ms = now_ms
         # When it was last throttled.
         self.throttled_ms = now_ms
 
     def __repr__(self) -> str:
-        return f"<Pace: {self._left:g} left>"
+        return f"<Pace: {self._remaining:g} left>"
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether the client was not throttled for as long as all windows last."""
@@ -146,13 +146,13 @@ class Pace:
     def owed_ms(self, limit: float, now_ms: int) -> int:
         """Return for how long the client has to wait until it may use more bytes."""
         most = limit * self.windows.size_ms / 1000
-        self._left = min(most, self._left + limit * (now_ms - self._at_ms) / 1000)
+        self._remaining = min(most, self._remaining + limit * (now_ms - self._at_ms) / 1000)
         self._at_ms = now_ms
-        return whole_throttle_ms(-self._left / limit * 1000) if self._left < 0 else 0
+        return whole_throttle_ms(-self._remaining / limit * 1000) if self._remaining < 0 else 0
 
     def spend(self, value: float) -> None:
         """Subtract `value` from the bytes that the client may use; a negative value gives bytes back."""
-        self._left -= value
+        self._remaining -= value
 
 
 class TokenBucket:

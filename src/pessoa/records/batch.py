@@ -160,11 +160,11 @@ class RecordBatch:
                 self.records_count,
             ) = _unpack_header(view, position)
         except struct.error:
-            raise _not_a_batch(view[position:]) from None
+            raise _batch_error(view[position:]) from None
         self.size = size = length + LOG_OVERHEAD
         end = position + size
         if self.magic != MAGIC or size < HEADER_SIZE or end > len(view):
-            raise _not_a_batch(view[position:])
+            raise _batch_error(view[position:])
         self.view = view if size == len(view) else view[position:end]
 
     @property
@@ -246,7 +246,7 @@ class RecordBatch:
         )
 
 
-def _not_a_batch(view: memoryview) -> InvalidBatch:
+def _batch_error(view: memoryview) -> InvalidBatch:
     """Return the error that says why these bytes are not a batch. It is off the hot path, so it may read them again."""
     available = len(view)
     if available > MAGIC_POSITION:
@@ -291,7 +291,7 @@ class BatchWalk:
         data = self.data
         data_end = len(data)
         self.end = position = 0
-        # As in Kafka's readers, damage is told from an incomplete batch as soon as the magic byte is there.
+        # As in Kafka's readers, a corrupt batch is distinguished from an incomplete one once the magic byte is there.
         while data_end - position > MAGIC_POSITION:
             size = _unpack_length(data, position + LENGTH_POSITION)[0] + LOG_OVERHEAD
             if position + size > data_end and data[position + MAGIC_POSITION] == MAGIC:
@@ -314,4 +314,4 @@ def whole_batches(data: bytes | bytearray | memoryview) -> Iterator[RecordBatch]
     walk = BatchWalk(data)
     yield from walk
     if walk.has_partial_tail:
-        raise _not_a_batch(walk.data[walk.end :])
+        raise _batch_error(walk.data[walk.end :])

@@ -161,7 +161,7 @@ def check_produced(
     try:
         batch = RecordBatch(data)
     except InvalidBatch as refusal:
-        raise _first_refusal(data, refusal) from None
+        raise _error_of_first_batch(data, refusal) from None
     attributes = batch.attributes
     codec = attributes & CODEC_MASK
     if codec == _ZSTD and version < ZSTD_PRODUCE_VERSION:
@@ -305,7 +305,7 @@ def _is_too_many(count: int, batch: RecordBatch) -> bool:
     return count * SMALLEST_RECORD_SIZE > size
 
 
-def _first_refusal(data: memoryview, refusal: InvalidBatch) -> InvalidBatch:
+def _error_of_first_batch(data: memoryview, refusal: InvalidBatch) -> InvalidBatch:
     """Return Kafka's error for bytes that do not begin with a whole batch of format 2."""
     if refusal.error is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
         return InvalidBatch(ErrorCode.INVALID_RECORD, refusal.message)

@@ -111,10 +111,10 @@ def build_batch(
         base_sequence,
         len(records),
     )
-    return _sealed(payload, base_offset, partition_leader_epoch, fields)
+    return _add_header(payload, base_offset, partition_leader_epoch, fields)
 
 
-def _sealed(payload: bytes, base_offset: int, partition_leader_epoch: int, fields: tuple[int, ...]) -> bytearray:
+def _add_header(payload: bytes, base_offset: int, partition_leader_epoch: int, fields: tuple[int, ...]) -> bytearray:
     """Return the batch: a header, then `payload`. `fields` are those that the CRC covers, in the order of the
     header."""
     batch = bytearray(HEADER_SIZE + len(payload))

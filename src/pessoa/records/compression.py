@@ -88,16 +88,16 @@ def decompress(codec: Codec, data: Bytes, limit: int = DECOMPRESSED_LIMIT) -> by
     """Decompress `data`. Raises `InvalidBatch` if it is corrupt or would give more than `limit` bytes."""
     if codec is Codec.NONE:
         if len(data) > limit:
-            raise _too_large("none", limit)
+            raise _too_large_error("none", limit)
         return bytes(data)
     return _DECOMPRESSORS[codec](data, limit)
 
 
-def _too_large(name: str, limit: int) -> InvalidBatch:
+def _too_large_error(name: str, limit: int) -> InvalidBatch:
     return InvalidBatch(ErrorCode.MESSAGE_TOO_LARGE, f"the {name} data unpacks to more than {limit} bytes")
 
 
-def _broken(name: str, reason: object) -> InvalidBatch:
+def _corrupt_error(name: str, reason: object) -> InvalidBatch:
     return InvalidBatch(ErrorCode.INVALID_RECORD, f"the {name} data is broken: {reason}")
 
 
@@ -119,12 +119,12 @@ def _decompress_gzip(data: Bytes, limit: int) -> bytes:
             # One byte more than fits tells "exactly the limit" from "too much"; 0 would mean no bound at all.
             member = unpacker.decompress(rest, room + 1)
         except zlib.error as error:
-            raise _broken("gzip", error) from None
+            raise _corrupt_error("gzip", error) from None
         room -= len(member)
         if room < 0:
-            raise _too_large("gzip", limit)
+            raise _too_large_error("gzip", limit)
         if not unpacker.eof:
-            raise _broken("gzip", "it ends early")
+            raise _corrupt_error("gzip", "it ends early")
         members.append(member)
         rest = unpacker.unused_data
         if not rest:
@@ -153,17 +153,17 @@ def _decompress_snappy(data: Bytes, limit: int) -> bytes:
     try:
         sizes = [snappy.decompress_raw_len(block) for block in blocks]
         if sum(sizes) > limit:
-            raise _too_large("snappy", limit)
+            raise _too_large_error("snappy", limit)
         unpacked = bytearray(sum(sizes))
         view = memoryview(unpacked)
         position = 0
         for block, size in zip(blocks, sizes, strict=True):
             written = snappy.decompress_raw_into(block, view[position : position + size])
             if written != size:
-                raise _broken("snappy", f"a block promised {size} bytes and gave {written}")
+                raise _corrupt_error("snappy", f"a block promised {size} bytes and gave {written}")
             position += size
     except DecompressionError as error:
-        raise _broken("snappy", error) from None
+        raise _corrupt_error("snappy", error) from None
     return bytes(unpacked)
 
 
@@ -174,15 +174,15 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
     blocks = []
     position = len(_XERIAL_HEADER)
     if len(view) < position:
-        raise _broken("snappy", "it ends inside the framing's header")
+        raise _corrupt_error("snappy", "it ends inside the framing's header")
     while position < len(view):
         start = position + _INT32.size
         if start > len(view):
-            raise _broken("snappy", "it ends inside the size of a block")
+            raise _corrupt_error("snappy", "it ends inside the size of a block")
         position = start + _INT32.unpack_from(view, start - _INT32.size)[0]
         # A block has at least one byte, the varint of its unpacked size. So a size cannot send us back or keep us here.
         if not start < position <= len(view):
-            raise _broken("snappy", f"a block claims {position - start} bytes, and {len(view) - start} are left")
+            raise _corrupt_error("snappy", f"a block claims {position - start} bytes, and {len(view) - start} are left")
         blocks.append(view[start:position])
     return blocks
 
@@ -212,16 +212,16 @@ def _compress_lz4(data: Bytes, level: int | None) -> bytes:
 def _decompress_lz4(data: Bytes, limit: int) -> bytes:
     from cramjam import lz4
 
-    return _unpack_into("lz4", lz4.decompress_into, data, _most("lz4", _lz4_most, data, limit), limit)
+    return _unpack_into("lz4", lz4.decompress_into, data, _max_size("lz4", _lz4_max_size, data, limit), limit)
 
 
-def _lz4_most(view: memoryview, limit: int) -> int:
+def _lz4_max_size(view: memoryview, limit: int) -> int:
     """Return the most bytes that these frames can decompress to. The walk ends once that is more than `limit`."""
     most = position = 0
     while position < len(view) and most <= limit:
         magic, flags, block_descriptor = struct.unpack_from("<IBB", view, position)
         if magic != _LZ4_MAGIC:
-            raise _broken("lz4", f"no frame begins with {magic:#010x}")
+            raise _corrupt_error("lz4", f"no frame begins with {magic:#010x}")
         block_bytes = 1 << (8 + 2 * (block_descriptor >> 4 & 0x07))
         # Content size (8 bytes, bit 3) and dictionary id (4 bytes, bit 0) are optional; the header's checksum is not.
         position += 7 + (flags & 0x08) + (flags & 0x01) * 4
@@ -250,10 +250,10 @@ def _compress_zstd(data: Bytes, level: int | None) -> bytes:
 def _decompress_zstd(data: Bytes, limit: int) -> bytes:
     from cramjam import zstd
 
-    return _unpack_into("zstd", zstd.decompress_into, data, _most("zstd", _zstd_most, data, limit), limit)
+    return _unpack_into("zstd", zstd.decompress_into, data, _max_size("zstd", _zstd_max_size, data, limit), limit)
 
 
-def _zstd_most(view: memoryview, limit: int) -> int:
+def _zstd_max_size(view: memoryview, limit: int) -> int:
     """Return the most bytes that these frames can decompress to. The walk ends once that is more than `limit`."""
     most = position = 0
     while position < len(view) and most <= limit:
@@ -263,7 +263,7 @@ def _zstd_most(view: memoryview, limit: int) -> int:
             position += 4 + _UINT32_LE.unpack_from(view, position)[0]
             continue
         if magic != _ZSTD_MAGIC:
-            raise _broken("zstd", f"no frame begins with {magic:#010x}")
+            raise _corrupt_error("zstd", f"no frame begins with {magic:#010x}")
         descriptor = view[position]
         content_size, position = _zstd_content_size(view, position)
         frame_most = 0
@@ -298,11 +298,11 @@ def _zstd_content_size(view: memoryview, position: int) -> tuple[int | None, int
 # ── both frame formats ──
 
 
-def _most(name: str, walk: Callable[[memoryview, int], int], data: Bytes, limit: int) -> int:
+def _max_size(name: str, walk: Callable[[memoryview, int], int], data: Bytes, limit: int) -> int:
     try:
         return walk(memoryview(data), limit)
     except (IndexError, struct.error):
-        raise _broken(name, "it ends early") from None
+        raise _corrupt_error(name, "it ends early") from None
 
 
 def _unpack_into(
@@ -315,7 +315,7 @@ def _unpack_into(
     try:
         size = decompress_into(data, buffer)
     except DecompressionError as error:
-        raise (_too_large(name, limit) if most > limit else _broken(name, error)) from None
+        raise (_too_large_error(name, limit) if most > limit else _corrupt_error(name, error)) from None
     return bytes(memoryview(buffer)[:size])
 
 

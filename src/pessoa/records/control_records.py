@@ -147,24 +147,24 @@ def read_control_record(record: Record) -> ControlRecord:
         return ControlRecord(record.offset, record.timestamp, None, None)
     value = record.value
     if value is None or len(value) < _VERSION.size:
-        raise _wrong(f"the {control_type.name} record at offset {record.offset} has no version")
+        raise _invalid_record(f"the {control_type.name} record at offset {record.offset} has no version")
     version = _VERSION.unpack_from(value)[0]
     if version < 0:
-        raise _wrong(f"the {control_type.name} record at offset {record.offset} has version {version}")
+        raise _invalid_record(f"the {control_type.name} record at offset {record.offset} has version {version}")
     try:
         message = _read_message(control_type, version, value)
     except ProtocolViolation as violation:
-        raise _wrong(f"the {control_type.name} record at offset {record.offset}: {violation}") from violation
+        raise _invalid_record(f"the {control_type.name} record at offset {record.offset}: {violation}") from violation
     return ControlRecord(record.offset, record.timestamp, control_type, message)
 
 
 def read_control_type(key: bytes | None) -> ControlRecordType | None:
     """Return the type that a control record's key names; None for a type of a newer Kafka."""
     if key is None or len(key) < _KEY.size:
-        raise _wrong(f"a control record has a key of {_KEY.size} bytes, but here is {key!r}")
+        raise _invalid_record(f"a control record has a key of {_KEY.size} bytes, but here is {key!r}")
     version, number = _KEY.unpack_from(key)
     if version < 0:
-        raise _wrong(f"a control record has a key of version {version}")
+        raise _invalid_record(f"a control record has a key of version {version}")
     return _TYPES.get(number)
 
 
@@ -176,7 +176,7 @@ def _read_message(control_type: ControlRecordType, version: int, value: bytes) -
     return declared.decode(value, version) if version in declared.versions else None
 
 
-def _wrong(message: str) -> InvalidBatch:
+def _invalid_record(message: str) -> InvalidBatch:
     return InvalidBatch(ErrorCode.INVALID_RECORD, message)
 
 

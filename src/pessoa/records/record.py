@@ -73,7 +73,7 @@ class Span(NamedTuple):
     end: int
 
 
-def _wrong(message: str) -> InvalidBatch:
+def _invalid_record(message: str) -> InvalidBatch:
     return InvalidBatch(ErrorCode.INVALID_RECORD, message)
 
 
@@ -103,7 +103,7 @@ def records(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> Iterator[Rec
     ) in _spans(data, batch.records_count):
         timestamp = base_timestamp + timestamp_delta if log_append_time is None else log_append_time
         if not _INT64_MIN <= timestamp <= _INT64_MAX:
-            raise _wrong(f"a timestamp of {timestamp} is beyond 64 bits")
+            raise _invalid_record(f"a timestamp of {timestamp} is beyond 64 bits")
         if headers_count > headers_limit:
             raise InvalidBatch(
                 ErrorCode.MESSAGE_TOO_LARGE, f"a record has {headers_count} headers, and {headers_limit} are read"
@@ -133,7 +133,7 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
     The first byte of each number is looked up in place, because nearly always it is the only one.
     """
     if count < 0:
-        raise _wrong(f"the batch claims {count} records")
+        raise _invalid_record(f"the batch claims {count} records")
     small = _SMALL
     data_end = len(data)
     position = 0
@@ -145,7 +145,7 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
                 length, position = _varint(data, position - 1)
             end = position + length
             if length < 0 or end > data_end:
-                raise _wrong(f"a record claims {length} bytes, and {data_end - position} are left")
+                raise _invalid_record(f"a record claims {length} bytes, and {data_end - position} are left")
             position += 1  # the attributes, none of which are defined
             timestamp_delta = small[data[position]]
             position += 1
@@ -155,8 +155,8 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
             position += 1
             if offset_delta is None:
                 offset_delta, position = _varint(data, position - 1)
-            key_start, key_end = _sized(data, position, end, "key")
-            value_start, value_end = _sized(data, key_end if key_end >= key_start else key_start, end, "value")
+            key_start, key_end = _find_bounds(data, position, end, "key")
+            value_start, value_end = _find_bounds(data, key_end if key_end >= key_start else key_start, end, "value")
             position = value_end if value_end >= value_start else value_start
             headers_count = small[data[position]]
             position += 1
@@ -166,7 +166,7 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
             if headers_count:
                 position = _skip_headers(data, position, end, headers_count)
             if position != end:
-                raise _wrong(f"the parts of a record take {position - end:+} bytes beyond its length")
+                raise _invalid_record(f"the parts of a record take {position - end:+} bytes beyond its length")
             yield (
                 offset_delta,
                 timestamp_delta,
@@ -179,9 +179,9 @@ def _spans(data: bytes, count: int) -> Iterator[tuple[int, int, int, int, int, i
                 end,
             )
     except IndexError:
-        raise _wrong(f"the batch ends before the last of its {count} records") from None
+        raise _invalid_record(f"the batch ends before the last of its {count} records") from None
     if position != data_end:
-        raise _wrong(f"{data_end - position} bytes are left after the {count} records that the batch claims")
+        raise _invalid_record(f"{data_end - position} bytes are left after the {count} records that the batch claims")
 
 
 def largest_timestamp(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> int:
@@ -210,7 +210,7 @@ def largest_timestamp(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> in
                 end = position + length
             # The lowest bit is the sign.
             if first & 1:
-                raise _wrong("a record claims a negative length")
+                raise _invalid_record("a record claims a negative length")
             delta = small[data[position + 1]]
             if delta is None:
                 delta, _ = _varint(data, position + 1, 64)
@@ -218,32 +218,32 @@ def largest_timestamp(batch: RecordBatch, limit: int = DECOMPRESSED_LIMIT) -> in
                 largest = delta
             position = end
     except IndexError:
-        raise _wrong(f"the batch ends before the last of its {count} records") from None
+        raise _invalid_record(f"the batch ends before the last of its {count} records") from None
     if position != len(data):
-        raise _wrong(f"{count} records end at {position} of {len(data)} bytes")
+        raise _invalid_record(f"{count} records end at {position} of {len(data)} bytes")
     return max(batch.base_timestamp + largest, NO_TIMESTAMP)
 
 
-def _sized(data: bytes, position: int, end: int, name: str) -> tuple[int, int]:
+def _find_bounds(data: bytes, position: int, end: int, name: str) -> tuple[int, int]:
     """Return where a length-prefixed value starts and ends; a null ends one before its start."""
     size = _SMALL[data[position]]
     position += 1
     if size is None:
         size, position = _varint(data, position - 1)
     if size < -1 or position + size > end:
-        raise _wrong(f"a {name} claims {size} bytes, and {end - position} are left in its record")
+        raise _invalid_record(f"a {name} claims {size} bytes, and {end - position} are left in its record")
     return position, position + size
 
 
 def _skip_headers(data: bytes, position: int, end: int, count: int) -> int:
     # A header takes two bytes at least, so this also ends the loop early for an absurd count.
     if not 0 < count <= (end - position) // 2:
-        raise _wrong(f"a record claims {count} headers, and has {end - position} bytes for them")
+        raise _invalid_record(f"a record claims {count} headers, and has {end - position} bytes for them")
     for _ in range(count):
-        name_start, name_end = _sized(data, position, end, "header name")
+        name_start, name_end = _find_bounds(data, position, end, "header name")
         if name_end < name_start:
-            raise _wrong("a header has no name")
-        value_start, value_end = _sized(data, name_end, end, "header value")
+            raise _invalid_record("a header has no name")
+        value_start, value_end = _find_bounds(data, name_end, end, "header value")
         position = max(value_start, value_end)
     return position
 
@@ -254,8 +254,8 @@ def _headers(data: bytes, position: int, count: int) -> tuple[Header, ...]:
     end = len(data)
     headers: list[Header] = []
     for _ in range(count):
-        name_start, name_end = _sized(data, position, end, "header name")
-        value_start, value_end = _sized(data, name_end, end, "header value")
+        name_start, name_end = _find_bounds(data, position, end, "header name")
+        value_start, value_end = _find_bounds(data, name_end, end, "header value")
         position = max(value_start, value_end)
         value = data[value_start:value_end] if value_end >= value_start else None
         headers.append((data[name_start:name_end].decode("utf-8", "replace"), value))
@@ -279,4 +279,4 @@ def _varint(data: bytes, position: int, bits: int = 32) -> tuple[int, int]:
                 break
             return (raw >> 1) ^ -(raw & 1), position
         shift += 7
-    raise _wrong(f"a variable-length number has more than {bits} bits")
+    raise _invalid_record(f"a variable-length number has more than {bits} bits")

@@ -77,7 +77,7 @@ IMPLIED_BY = {
     DESCRIBE_CONFIGS: frozenset({DESCRIBE_CONFIGS, ALTER_CONFIGS}),
 }
 
-# The operations that answers with `authorized_operations` speak of, by type of resource.
+# The operations that `authorized_operations` in responses can contain, by type of resource.
 SUPPORTED_OPERATIONS = {
     TOPIC: (READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS),
     GROUP: (READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS),

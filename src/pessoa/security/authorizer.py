@@ -151,7 +151,7 @@ class AclTable:
         has_entries = False
         for by_principal in patterns.matching(name) if patterns is not None else ():
             has_entries = True
-            for entry in _of(by_principal, principal):
+            for entry in _entries_about(by_principal, principal):
                 if not _is_host(entry, host):
                     continue
                 if entry.permission_type == DENY:
@@ -171,7 +171,7 @@ class AclTable:
         if self.decide(principal, host, operation, kind, _ANY_NAME).is_allowed:
             return True
         by_principal = self._by_type[kind].of_principal if kind in self._by_type else {}
-        for entry in _of(by_principal, principal):
+        for entry in _entries_about(by_principal, principal):
             if entry.operation in (operation, ALL) and _is_host(entry, host):
                 patterns = denied if entry.permission_type == DENY else allowed
                 patterns.add((entry.pattern_type, entry.resource_name))
@@ -187,7 +187,7 @@ class AclTable:
         )
 
 
-def _of(by_principal: _ByPrincipal, principal: str) -> Iterator[Entry]:
+def _entries_about(by_principal: _ByPrincipal, principal: str) -> Iterator[Entry]:
     """Yield the entries about a principal: its own, and those for `User:*`."""
     yield from by_principal.get(principal, ())
     if principal != ANY_USER:
@@ -249,13 +249,13 @@ class Authorizer:
         key = (principal, host, operation, kind, name)
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._remember(key, self.decide(principal, host, operation, kind, name))
+            verdict = self._cache_verdict(key, self.decide(principal, host, operation, kind, name))
         is_allowed, rule = verdict
         if not is_allowed or are_all_shown(_DEBUG):
             log_verdict(asker, is_allowed, rule, operation, kind, name, count, quietly=quietly)
         return is_allowed
 
-    def _remember(self, key: tuple[str, str, int, int, str], verdict: Verdict) -> Verdict:
+    def _cache_verdict(self, key: tuple[str, str, int, int, str], verdict: Verdict) -> Verdict:
         principal, host, _, _, name = key
         if verdict is not NOT_LOADED and max(len(principal), len(host), len(name)) <= MAX_REMEMBERED_LENGTH:
             if len(self._verdicts) >= MAX_VERDICTS:
@@ -283,7 +283,7 @@ class Authorizer:
         verdict = self._verdicts.get(key)
         if verdict is None:
             is_allowed = table.allows_some(principal, normalised_host(host), operation, kind)
-            verdict = self._remember(key, DEFAULT_ALLOW if is_allowed else DEFAULT_DENY)
+            verdict = self._cache_verdict(key, DEFAULT_ALLOW if is_allowed else DEFAULT_DENY)
         return verdict.is_allowed
 
     def operations(self, asker: Asker, kind: ResourceType, name: str) -> int:

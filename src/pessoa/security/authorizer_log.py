@@ -51,19 +51,19 @@ def log_verdict(
         level,
         "Principal = %s is %s operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
         "with resourceRefCount = %d based on rule %s",
-        _escaped(asker.principal),
+        _escape(asker.principal),
         "Allowed" if is_allowed else "Denied",
         OPERATION_NAMES[operation],
-        _escaped(asker.client_host),
+        _escape(asker.client_host),
         RESOURCE_NAMES[kind],
-        _escaped(name),
+        _escape(name),
         _request_name(asker.api_key),
         count,
-        rule if isinstance(rule, str) else _escaped(_described(rule)),
+        rule if isinstance(rule, str) else _escape(_describe_entry(rule)),
     )
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return the text with all characters escaped that are not printable, as Python writes them between quotes."""
     if text.isprintable():
         return text
@@ -77,7 +77,7 @@ def _request_name(api_key: int) -> str:
         return "none"
 
 
-def _described(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
     return (
         f"MatchingAcl(acl=StandardAcl(resourceType={_RESOURCES[entry.resource_type]}, "
         f"resourceName={entry.resource_name}, "

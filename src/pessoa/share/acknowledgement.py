@@ -105,18 +105,20 @@ def plan_acknowledgements(
                     raise Refusal(ErrorCode.INVALID_RECORD_STATE, f"Offset {first_offset} is acknowledged twice.")
                 plan.extend(in_flight.between(plan[-1].last_offset + 1, first_offset - 1))
             plan.extend(
-                _acknowledged(run, kind, member_id, limits, transition, now_ms)
+                _acknowledge_run(run, kind, member_id, limits, transition, now_ms)
                 for run in in_flight.between(first_offset, last_offset)
             )
     return plan
 
 
-def _acknowledged(run: Run, kind: AcknowledgeType, member_id: str, limits: Limits, transition: int, now_ms: int) -> Run:
-    where = f"Offsets {run.first_offset} to {run.last_offset}"
+def _acknowledge_run(
+    run: Run, kind: AcknowledgeType, member_id: str, limits: Limits, transition: int, now_ms: int
+) -> Run:
+    offsets = f"Offsets {run.first_offset} to {run.last_offset}"
     if run.transition or not run.is_acquired:
-        raise Refusal(ErrorCode.INVALID_RECORD_STATE, f"{where} are not acquired.")
+        raise Refusal(ErrorCode.INVALID_RECORD_STATE, f"{offsets} are not acquired.")
     if run.member_id != member_id:
-        raise Refusal(ErrorCode.INVALID_RECORD_STATE, f"{where} are acquired by another member.")
+        raise Refusal(ErrorCode.INVALID_RECORD_STATE, f"{offsets} are acquired by another member.")
     if kind is AcknowledgeType.RENEW:
         if not limits.can_renew:
             raise Refusal(ErrorCode.INVALID_RECORD_STATE, "The group does not allow locks to be renewed.")

@@ -129,7 +129,7 @@ class AcquisitionPlan:
         last_offset = min(last_offset, start_offset + max(LONGEST_SPAN, self._limits.record_locks) - 1)
         if self._request.mode is AcquireMode.RECORD_LIMIT:
             room = self._limits.record_locks - (self._position - start_offset)
-            last_offset = min(last_offset, self._position + min(room, self._left()) - 1)
+            last_offset = min(last_offset, self._position + min(room, self._remaining_records()) - 1)
         if self._position <= last_offset:
             self._take(Run(self._position, last_offset, DeliveryState.AVAILABLE))
 
@@ -137,15 +137,15 @@ class AcquisitionPlan:
         size = isolated_size(run, self._limits.delivery_count)
         if size is not None:
             if not self._acquired_count:
-                self._take(run.clip(run.first_offset, run.first_offset + min(size, self._left()) - 1))
+                self._take(run.clip(run.first_offset, run.first_offset + min(size, self._remaining_records()) - 1))
             self._is_full = True
             return
-        if self._request.mode is AcquireMode.RECORD_LIMIT and run.size >= self._left():
-            run = run.clip(run.first_offset, run.first_offset + self._left() - 1)
+        if self._request.mode is AcquireMode.RECORD_LIMIT and run.size >= self._remaining_records():
+            run = run.clip(run.first_offset, run.first_offset + self._remaining_records() - 1)
             self._is_full = True
         self._take(run)
 
-    def _left(self) -> int:
+    def _remaining_records(self) -> int:
         return self._request.max_records - self._acquired_count
 
     def _has_room(self) -> bool:

@@ -38,7 +38,7 @@ from pessoa.share.in_flight import NO_MEMBER, NO_TRANSITION, InFlight, Run
 from pessoa.share.state_batches import DeliveryState, StateBatch, combine
 from pessoa.wire.errors import ErrorCode, Refusal
 
-# The coordinator or the cluster has gone on without this leader.
+# The errors after which this leader must not write again: its epoch is old, or the group or partition was deleted.
 FENCING_ERRORS = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -70,32 +70,32 @@ class StateWrite(NamedTuple):
 class SharePartition:
     """A partition as one share group reads it: its records in flight, and the writes of their state.
 
-    Invariant: at most one write is under way, `_writing`; every run in transition belongs to it or to the next.
+    Invariant: at most one write is under way, `_current_write`; every run in transition belongs to it or to the next.
     """
 
     def __init__(
         self, start_offset: int, stored: Iterable[StateBatch], limits: Limits, *, is_start_stored: bool = True
     ) -> None:
         self.limits = limits
-        self.in_flight = InFlight(start_offset, _loaded_runs(start_offset, stored))
+        self.in_flight = InFlight(start_offset, _load_runs(start_offset, stored))
         self.fenced_by: ErrorCode | None = None
         self._is_start_stored = is_start_stored
         # The number of the next write: of the transitions that it will decide about.
         self._next_write = 1
-        self._writing: StateWrite | None = None
+        self._current_write: StateWrite | None = None
         # Of the next write.
-        self._changed: list[StateBatch] = []
+        self._changed_batches: list[StateBatch] = []
         # Not after the earliest deadline of a lock; None if no record is locked.
         self._earliest_deadline_ms: int | None = None
         self._has_freed = False
         self.in_flight.pass_done()
 
     def __repr__(self) -> str:
-        writing = f", write {self._writing.number} under way" if self._writing else ""
+        writing = f", write {self._current_write.number} under way" if self._current_write else ""
         fenced = f", fenced by {self.fenced_by.name}" if self.fenced_by else ""
         return f"<SharePartition {self.in_flight!r}{writing}{fenced}>"
 
-    # ── what a fetch asks ──
+    # ── fetching ──
 
     @property
     def start_offset(self) -> int:
@@ -134,7 +134,7 @@ class SharePartition:
         self._pass_done()
         return [AcquiredRecords(run.first_offset, run.last_offset, run.delivery_count) for run in plan.acquired]
 
-    # ── what a member says ──
+    # ── acknowledging ──
 
     def acknowledge(self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int) -> int | None:
         """Return the number of the write that stores these acknowledgements; None if no state changes. Raises
@@ -169,7 +169,7 @@ class SharePartition:
     def _begin_transition(self, changed: list[Run]) -> int | None:
         if not changed:
             return None
-        self._changed.extend(run.to_batch() for run in changed)
+        self._changed_batches.extend(run.to_batch() for run in changed)
         return self._next_write
 
     # ── time ──
@@ -191,7 +191,7 @@ class SharePartition:
         def end_lock(run: Run) -> Run:
             if not run.is_acquired or run.deadline_ms > now_ms:
                 return run
-            run = _unlocked(run._replace(state=released_state(run, self.limits)))
+            run = _unlock(run._replace(state=released_state(run, self.limits)))
             ended.append(run)
             return run
 
@@ -199,7 +199,7 @@ class SharePartition:
         self._earliest_deadline_ms = min(
             (run.deadline_ms for run in self.in_flight.runs if run.is_acquired), default=None
         )
-        self._changed.extend(run.to_batch() for run in ended)
+        self._changed_batches.extend(run.to_batch() for run in ended)
         self._has_freed = self._has_freed or bool(ended)
         self._pass_done()
         return sum(run.size for run in ended)
@@ -220,22 +220,22 @@ class SharePartition:
 
     def take_write(self) -> StateWrite | None:
         """Return the next write; None if one is under way, or there is nothing to write."""
-        if self._writing is not None or self.fenced_by is not None:
+        if self._current_write is not None or self.fenced_by is not None:
             return None
-        if not self._changed and self._is_start_stored:
+        if not self._changed_batches and self._is_start_stored:
             return None
-        self._writing = StateWrite(
-            self._next_write, self.start_offset, self.in_flight.done_count, tuple(_joined(self._changed))
+        self._current_write = StateWrite(
+            self._next_write, self.start_offset, self.in_flight.done_count, tuple(_join_batches(self._changed_batches))
         )
         self._next_write += 1
-        self._changed = []
-        return self._writing
+        self._changed_batches = []
+        return self._current_write
 
     def finish_write(self, error: ErrorCode, now_ms: int) -> None:
         """Apply the result of the write that is under way; `error` says whether the share coordinator stored it,
         fenced it, or could not be reached."""
-        assert self._writing is not None, "no write is under way"
-        number, self._writing = self._writing.number, None
+        assert self._current_write is not None, "no write is under way"
+        number, self._current_write = self._current_write.number, None
         if error in FENCING_ERRORS:
             self.fenced_by = error
         elif error.is_error:
@@ -247,7 +247,7 @@ class SharePartition:
 
     def _commit(self, number: int) -> None:
         def commit(run: Run) -> Run:
-            return _unlocked(run) if run.transition == number else run
+            return _unlock(run) if run.transition == number else run
 
         self._has_freed = self.in_flight.change_all(commit) or self._has_freed
         self._pass_done()
@@ -270,17 +270,17 @@ class SharePartition:
         self._has_freed = self.in_flight.pass_done() or self._has_freed
 
 
-def _unlocked(run: Run) -> Run:
+def _unlock(run: Run) -> Run:
     return run._replace(member_id=NO_MEMBER, deadline_ms=0, transition=NO_TRANSITION)
 
 
-def _joined(batches: Iterable[StateBatch]) -> Iterable[StateBatch]:
+def _join_batches(batches: Iterable[StateBatch]) -> Iterable[StateBatch]:
     """Return the batches with one state for each offset: since the last write a lock may have ended and its record
     been acknowledged."""
     return combine((), batches, 0)
 
 
-def _loaded_runs(start_offset: int, stored: Iterable[StateBatch]) -> list[Run]:
+def _load_runs(start_offset: int, stored: Iterable[StateBatch]) -> list[Run]:
     """Return the stored batches as runs. The offsets between them were acquired when the last leader failed, and
     never acknowledged: they are available, and their first delivery is not counted."""
     runs: list[Run] = []

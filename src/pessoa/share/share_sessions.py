@@ -66,7 +66,7 @@ class FetchPlan(NamedTuple):
     session: ShareSession
     # What to fetch from, in this order; nothing in the last request of a session.
     partitions: list[SharedPartition]
-    # Those that the request has added: the response has them, even if there is nothing to say.
+    # Partitions that the request has added: the response includes them even if they have no records.
     added: frozenset[SharedPartition]
     is_closed: bool
 

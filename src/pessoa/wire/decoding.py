@@ -31,7 +31,7 @@ class DecoderWriter:
         self.layout = layout
         self.source = Source()
         self.source.names.update(decode_names())
-        # Answers may be as long as their requests have asked for.
+        # Only requests: a response may be as long as its request allows.
         self.is_bounded = layout.is_request
         # The run of fixed-size values that waits to be read: struct code and target of each.
         self.run: list[tuple[str, str]] = []
@@ -45,7 +45,7 @@ class DecoderWriter:
             if self.is_bounded:
                 source.add(f"left = {MAX_REQUEST_ITEMS}")
             with source.block("try:"):
-                root = self._struct(self.layout.message)
+                root = self._write_struct(self.layout.message)
             source.add(
                 "except (StructError, IndexError) as error:",
                 f'    raise Violation("{title} ends too early") from error',
@@ -62,24 +62,24 @@ class DecoderWriter:
 
     # A struct: its body, then its tagged fields.
 
-    def _struct(self, struct: type[Struct]) -> str:
+    def _write_struct(self, struct: type[Struct]) -> str:
         owner = self.source.variable("s")
         self.source.add(f"{owner} = new({self.source.constant(struct.__name__, struct)})")
         for field in self.layout.absent(struct):
             self.source.add(f"{owner}.{field.name} = {literal(self.source, field)}")
         for field in self.layout.inline(struct):
-            self._value(field, f"{owner}.{field.name}")
+            self._write_value(field, f"{owner}.{field.name}")
         if self.layout.is_flexible:
-            self._tagged_fields(struct, owner)
+            self._write_tagged_fields(struct, owner)
         else:
             self._flush()
             self.source.add(f"{owner}.unknown_tagged_fields = ()")
         return owner
 
-    def _tagged_fields(self, struct: type[Struct], owner: str) -> None:
+    def _write_tagged_fields(self, struct: type[Struct], owner: str) -> None:
         source, known = self.source, self.layout.tagged(struct)
         count = source.variable("n")
-        self._take("B", count)
+        self._add_to_run("B", count)
         self._flush()
         source.add(f"{owner}.unknown_tagged_fields = ()")
         if not known:
@@ -89,19 +89,19 @@ class DecoderWriter:
             source.add(f"if {count}: {target} = read_tagged_fields(data, pos, end, {count}, {left}, title)")
             return
         for field in known:
-            source.add(f"{owner}.{field.name} = {self._absent(field)}")
+            source.add(f"{owner}.{field.name} = {self._absent_value(field)}")
         with source.block(f"if {count}:"):
             self._finish_uvarint(count)
             claim = self._violation("claims more tagged fields than there are bytes")
             source.add(f"if {count} > (end - pos) >> 1: {claim}")
-            self._charge(count)
+            self._write_item_limit(count)
             unknown = source.variable("unknown")
             source.add(f"{unknown} = []")
             with source.block(f"for _ in range({count}):"):
-                self._tagged_field(known, owner, unknown)
+                self._write_tagged_field(known, owner, unknown)
             source.add(f"if {unknown}: {owner}.unknown_tagged_fields = tuple({unknown})")
 
-    def _absent(self, field: Field) -> str:
+    def _absent_value(self, field: Field) -> str:
         """Return the expression for an absent tagged field: its default. For a struct it is None, unless None means
         null."""
         if field.kind != "struct":
@@ -110,7 +110,7 @@ class DecoderWriter:
             return "None"
         return f"{self.source.constant('make', partial(default_struct, field))}()"
 
-    def _tagged_field(self, known: list[Field], owner: str, unknown: str) -> None:
+    def _write_tagged_field(self, known: list[Field], owner: str, unknown: str) -> None:
         source, stop = self.source, self.source.variable("stop")
         source.add(
             "tag, pos = read_uvarint(data, pos)",
@@ -121,7 +121,7 @@ class DecoderWriter:
         test = "if"
         for field in known:
             with source.block(f"{test} tag == {field.tag}:"):
-                self._value(field, f"{owner}.{field.name}")
+                self._write_value(field, f"{owner}.{field.name}")
                 self._flush()
                 wrong = self._violation(f"has a {field.name} of another size than its tag says")
                 source.add(f"if pos != {stop}: {wrong}")
@@ -131,44 +131,44 @@ class DecoderWriter:
 
     # A value of any kind, into `target`.
 
-    def _value(self, field: Field, target: str) -> None:
+    def _write_value(self, field: Field, target: str) -> None:
         kind = field.kind
         if kind in FIXED:
-            self._fixed(kind, target)
+            self._write_fixed(kind, target)
         elif kind == "struct":
-            self._nested(field, target)
+            self._write_nested(field, target)
         elif kind == "array":
-            self._array(field, target)
+            self._write_array(field, target)
         else:
-            self._sized(field, kind, target)
+            self._write_sized(field, kind, target)
 
-    def _fixed(self, kind: str, target: str) -> None:
-        self._take(FIXED[kind], target)
+    def _write_fixed(self, kind: str, target: str) -> None:
+        self._add_to_run(FIXED[kind], target)
         if kind == "uuid":
             self._flush()
             self.source.add(f"{target} = new_bytes(Uuid, {target})")
 
-    def _nested(self, field: Field, target: str) -> None:
+    def _write_nested(self, field: Field, target: str) -> None:
         source = self.source
         assert field.struct is not None
         if not self.layout.is_nullable(field):
-            nested = self._struct(field.struct)
+            nested = self._write_struct(field.struct)
             source.add(f"{target} = {nested}")
             return
         # One byte says whether the struct is there: negative for null in the body, 0 in a tagged field.
         marker = source.variable("n")
-        self._take("b", marker)
+        self._add_to_run("b", marker)
         self._flush()
         is_null = "<= 0" if self.layout.is_tagged(field) else "< 0"
         source.add(f"if {marker} {is_null}: {target} = None")
         with source.block("else:"):
-            nested = self._struct(field.struct)
+            nested = self._write_struct(field.struct)
             source.add(f"{target} = {nested}")
 
-    def _sized(self, field: Field, kind: str, target: str) -> None:
+    def _write_sized(self, field: Field, kind: str, target: str) -> None:
         """Write the code that reads a string, bytes or records: a length, then that many bytes."""
         source = self.source
-        length = self._length(field, "h" if kind == "string" else "i")
+        length = self._write_length(field, "h" if kind == "string" else "i")
         text = {
             "string": 'data[pos:stop].decode("utf-8", "replace")',
             "bytes": "bytes(data[pos:stop])",
@@ -177,55 +177,55 @@ class DecoderWriter:
         with self._unless_null(field, length, target):
             source.add(f"stop = pos + {length}", f"{target} = {text}", "pos = stop")
 
-    def _array(self, field: Field, target: str) -> None:
+    def _write_array(self, field: Field, target: str) -> None:
         source = self.source
-        count = self._length(field, "i")
+        count = self._write_length(field, "i")
         smallest = self.layout.smallest_item(field)
         room = "end - pos" if smallest == 1 else f"(end - pos) // {smallest}"
         with self._unless_null(field, count, target):
             source.add(f"if {count} > {room}: {self._violation(f'claims more {field.name} than there are bytes')}")
-            self._charge(count)
+            self._write_item_limit(count)
             assert field.item is not None
             if field.item in FIXED and field.item not in ("uuid", "bool"):
                 read = array_unpackers(source, FIXED[field.item])
                 source.add(f"{target} = list({read}[{count}](data, pos))", f"pos += {count} * {smallest}")
             else:
-                self._items(field, count, target)
+                self._write_items(field, count, target)
 
-    def _charge(self, count: str) -> None:
+    def _write_item_limit(self, count: str) -> None:
         if self.is_bounded:
             many = self._violation(f"has more than {MAX_REQUEST_ITEMS} elements")
             self.source.add(f"left -= {count}", f"if left < 0: {many}")
 
-    def _items(self, field: Field, count: str, target: str) -> None:
+    def _write_items(self, field: Field, count: str, target: str) -> None:
         source = self.source
         items = source.variable("items")
         source.add(f"{items} = []")
         with source.block(f"for _ in range({count}):"):
             if field.item == "struct":
                 assert field.struct is not None
-                item = self._struct(field.struct)
+                item = self._write_struct(field.struct)
             else:
                 assert field.item is not None
                 item = source.variable("item")
                 element = Field(field.item, flexible=field.flexible)
                 element.name = field.name
-                self._value(element, item)
+                self._write_value(element, item)
                 self._flush()
             source.add(f"{items}.append({item})")
         source.add(f"{target} = {items}")
 
-    # Lengths. After `_length`, the variable holds the length, or -1 for null.
+    # Lengths. After `_write_length`, the variable holds the length, or -1 for null.
 
-    def _length(self, field: Field, classic_code: str) -> str:
+    def _write_length(self, field: Field, classic_code: str) -> str:
         length = self.source.variable("n")
         if self.layout.is_compact(field):
-            self._take("B", length)
+            self._add_to_run("B", length)
             self._flush()
             self._finish_uvarint(length, most=MAX_TEXT_BYTES + 1 if field.kind == "string" else None, name=field.name)
             self.source.add(f"{length} -= 1")
         else:
-            self._take(classic_code, length)
+            self._add_to_run(classic_code, length)
             self._flush()
         return length
 
@@ -256,7 +256,7 @@ class DecoderWriter:
 
     # Runs.
 
-    def _take(self, code: str, target: str) -> None:
+    def _add_to_run(self, code: str, target: str) -> None:
         self.run.append((code, target))
 
     def _flush(self) -> None:

@@ -27,7 +27,7 @@ class EncoderWriter:
         with source.block("def encode(s, out):"):
             source.add("parts = []")
             with source.block("try:"):
-                self._struct(self.layout.message, "s")
+                self._write_struct(self.layout.message, "s")
                 self._flush()
             source.add(
                 "except (StructError, AttributeError, TypeError, UnicodeEncodeError) as error:",
@@ -39,22 +39,24 @@ class EncoderWriter:
 
     # A struct: its body, then its tagged fields.
 
-    def _struct(self, struct: type[Struct], owner: str) -> None:
+    def _write_struct(self, struct: type[Struct], owner: str) -> None:
         for field in self.layout.absent(struct):
             if not field.ignorable:
                 self._refuse_unless_default(field, f"{owner}.{field.name}")
         for field in self.layout.inline(struct):
-            self._value(field, f"{owner}.{field.name}")
+            self._write_value(field, f"{owner}.{field.name}")
         if self.layout.is_flexible:
-            self._tagged_fields(struct, owner)
+            self._write_tagged_fields(struct, owner)
 
     def _refuse_unless_default(self, field: Field, value: str) -> None:
         what = f"{self.layout.title} has no field {field.name}, and it is set"
         # Where a struct may be null, null is its default and nothing else is.
-        is_set = self._differs(field, value) if field.nullable != "none" else self._is_written(field, value)
+        is_set = (
+            self._differs_from_default(field, value) if field.nullable != "none" else self._is_written(field, value)
+        )
         self.source.add(f'if {is_set}: raise UnsupportedFieldError("{what}")')
 
-    def _differs(self, field: Field, value: str) -> str:
+    def _differs_from_default(self, field: Field, value: str) -> str:
         """Return an expression that is true when the value is not the default."""
         default = field.zero
         if default is None:
@@ -63,7 +65,7 @@ class EncoderWriter:
             return f"{value} is None or len({value})" if field.nullable != "none" else f"len({value})"
         return f"{value} != {literal(self.source, field)}"
 
-    def _tagged_fields(self, struct: type[Struct], owner: str) -> None:
+    def _write_tagged_fields(self, struct: type[Struct], owner: str) -> None:
         source, known = self.source, self.layout.tagged(struct)
         self.run.append(("x", ""))
         self._flush()
@@ -74,14 +76,14 @@ class EncoderWriter:
             for field, condition in zip(known, conditions, strict=True):
                 with source.block(f"if {condition}:"):
                     source.add("out = bytearray()")
-                    self._value(field, f"{owner}.{field.name}")
+                    self._write_value(field, f"{owner}.{field.name}")
                     self._flush()
                     source.add(f"{tagged}.append(({field.tag}, out))")
             source.add(f"out = {body}", f"write_tagged_fields(out, {tagged})")
 
     def _is_written(self, field: Field, value: str) -> str:
         if field.kind != "struct":
-            return f"({self._differs(field, value)})"
+            return f"({self._differs_from_default(field, value)})"
         # None stands for the default struct, or for null where the field may be null; one that equals the default is
         # not written either.
         default = self.source.constant(f"default_{field.name}", default_struct(field))
@@ -91,24 +93,24 @@ class EncoderWriter:
 
     # A value of any kind.
 
-    def _value(self, field: Field, value: str) -> None:
+    def _write_value(self, field: Field, value: str) -> None:
         kind = field.kind
         if kind in FIXED:
             self.run.append((FIXED[kind], value))
         elif kind == "struct":
-            self._nested(field, value)
+            self._write_nested(field, value)
         elif kind == "array":
-            self._array(field, value)
+            self._write_array(field, value)
         else:
-            self._sized(field, kind, value)
+            self._write_sized(field, kind, value)
 
-    def _nested(self, field: Field, value: str) -> None:
+    def _write_nested(self, field: Field, value: str) -> None:
         source = self.source
         assert field.struct is not None
         if not self.layout.is_nullable(field):
             owner = source.variable("s")
             source.add(f"{owner} = {value}")
-            self._struct(field.struct, owner)
+            self._write_struct(field.struct, owner)
             return
         self._flush()
         owner = source.variable("s")
@@ -117,10 +119,10 @@ class EncoderWriter:
         source.add(f"{owner} = {value}", f"if {owner} is None: out.append({null})")
         with source.block("else:"):
             self.run.append(("b", "1"))
-            self._struct(field.struct, owner)
+            self._write_struct(field.struct, owner)
             self._flush()
 
-    def _sized(self, field: Field, kind: str, value: str) -> None:
+    def _write_sized(self, field: Field, kind: str, value: str) -> None:
         source = self.source
         data, length = source.variable("b"), source.variable("n")
         compact = self.layout.is_compact(field)
@@ -133,16 +135,16 @@ class EncoderWriter:
         else:
             source.add(*given)
         if kind == "string":
-            self._length(length, compact, "h", most=MAX_TEXT_BYTES + 1, name=field.name)
+            self._write_length(length, compact, "h", most=MAX_TEXT_BYTES + 1, name=field.name)
         else:
-            self._length(length, compact, "i")
+            self._write_length(length, compact, "i")
         if kind == "records":
             source.add(f"if {length} > {1 if compact else 0}:")
             source.add(f"    parts.append(out); parts.append({data}); out = bytearray()")
         else:
             source.add(f"out += {data}")
 
-    def _array(self, field: Field, value: str) -> None:
+    def _write_array(self, field: Field, value: str) -> None:
         source = self.source
         items, count = source.variable("items"), source.variable("n")
         compact = self.layout.is_compact(field)
@@ -157,19 +159,21 @@ class EncoderWriter:
             self.run.append(("B" if compact else "i", count))
             self.run.append((FIXED[field.item], f"*{items}"))
             return
-        self._length(count, compact, "i")
+        self._write_length(count, compact, "i")
         item = source.variable("s")
         with source.block(f"for {item} in {items}:"):
             if field.item == "struct":
                 assert field.struct is not None
-                self._struct(field.struct, item)
+                self._write_struct(field.struct, item)
             else:
                 element = Field(field.item, flexible=field.flexible)
                 element.name = field.name
-                self._value(element, item)
+                self._write_value(element, item)
             self._flush()
 
-    def _length(self, length: str, compact: bool, classic_code: str, most: int | None = None, name: str = "") -> None:
+    def _write_length(
+        self, length: str, compact: bool, classic_code: str, most: int | None = None, name: str = ""
+    ) -> None:
         """Write a length and with it the waiting run. Classic lengths bound themselves, compact ones by `most`."""
         if not compact:
             self.run.append((classic_code, length))
@@ -222,9 +226,9 @@ class EncoderWriter:
         with self.source.block(f"if {' and '.join(f'{length} < 128' for length in lengths)}:"):
             self.source.add(whole)
         with self.source.block("else:"):
-            self._piece_by_piece(run)
+            self._flush_piece_by_piece(run)
 
-    def _piece_by_piece(self, run: list[tuple[str, str]]) -> None:
+    def _flush_piece_by_piece(self, run: list[tuple[str, str]]) -> None:
         for position, (code, value) in enumerate(run):
             if value.startswith("*"):
                 _, length = self.run.pop()

@@ -35,7 +35,7 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
     )
     out = bytearray(SIZE_BYTES)
     RequestHeader.encoder(request_header_version(kind, version))(header, out)
-    return _sized(kind.encoder(version)(message, out))
+    return _write_size(kind.encoder(version)(message, out))
 
 
 def response_frame(message: Message, version: int, correlation_id: int) -> list[Buffer]:
@@ -47,8 +47,8 @@ def response_frame(message: Message, version: int, correlation_id: int) -> list[
     pack_header, encode = known
     buffers = encode(message, bytearray(pack_header(0, correlation_id)))
     if len(buffers) > 1:
-        return _sized(buffers)
-    # As `_sized` does it: most responses are one buffer.
+        return _write_size(buffers)
+    # As `_write_size` does it: most responses are one buffer.
     _size.pack_into(buffers[0], 0, len(buffers[0]) - SIZE_BYTES)
     return buffers
 
@@ -63,7 +63,7 @@ def _response_codec(kind: type[Message], version: int) -> tuple[Callable[[int, i
 _responses: dict[tuple[type[Message], int], tuple[Callable[[int, int], bytes], Encoder]] = {}
 
 
-def _sized(buffers: list[Buffer]) -> list[Buffer]:
+def _write_size(buffers: list[Buffer]) -> list[Buffer]:
     """Write the size of all buffers into the four bytes that the first one has left for it, and return the buffers."""
     first = buffers[0]
     assert isinstance(first, bytearray)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 Answer: TypeAlias = T | Awaitable[T]
 
 ANONYMOUS = "User:ANONYMOUS"
-# What a node asks of itself. No connection and no envelope has such a principal: theirs have a type and a colon.
+# The principal of a node's own requests. No connection or envelope has it: their principals have a type and a colon.
 THIS_NODE = ""
 
 
@@ -86,7 +86,7 @@ class RequestContext:
         self.connection_id = connection_id
         self.listener = listener
         self.principal = principal
-        # Whether a delegation token stood for the principal: then no other can be asked for.
+        # Whether the client logged in with a delegation token: then it may not manage tokens.
         self.is_token_authenticated = is_token_authenticated
         # What the request counts for; None if no quota holds for its client.
         self.charge: Charge | None = None

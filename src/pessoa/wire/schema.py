@@ -252,13 +252,13 @@ class Struct(metaclass=_StructType):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        parts = [f"{field.name}={_shown(getattr(self, field.name))}" for field in self.fields]
+        parts = [f"{field.name}={_render_value(getattr(self, field.name))}" for field in self.fields]
         if self.unknown_tagged_fields:
             parts.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
-def _shown(value: object) -> str:
+def _render_value(value: object) -> str:
     return f"<{len(value)} bytes>" if isinstance(value, memoryview) else repr(value)
 
 

@@ -16,7 +16,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        # Declarations say the same few ranges thousands of times, and a codec asks about every field again and again.
+        # Declarations repeat the same few ranges thousands of times, and a codec looks up the range of every field.
         known = _parsed.get(text)
         if known is None:
             first, _, last = text.removesuffix("+").partition("-")

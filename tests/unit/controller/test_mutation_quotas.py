@@ -160,7 +160,7 @@ def test_buckets_of_client_ids_are_bounded_and_a_users_bucket_outlives_any_numbe
             assert charge is not None
             charge.spend(1, is_strict=False)
             charge.settle()
-    assert len(quotas._of_client_ids) == MAX_CLIENTS
+    assert len(quotas._buckets_of_client_ids) == MAX_CLIENTS
     charge = quotas.charge_of("User:alice", "fresh", 0)
     assert charge is not None
     with pytest.raises(Refusal):

@@ -47,7 +47,7 @@ BROKER_CONFIGS = ConfigTable(
 )
 BROKER_DEFAULTS = Defaults(BROKER_CONFIGS)
 
-# Each of these answers for the ones before it that are not set.
+# Each key gives the value if those before it are not set.
 _UNITS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),

@@ -91,7 +91,7 @@ def validate_group_configs(
         return problem
     given = {name: text for name, text in configs.items() if text is not None}
     for name in _HAS_BOUNDS:
-        problem = _out_of_bounds(name, given, broker) if name in given else None
+        problem = _check_bounds(name, given, broker) if name in given else None
         if problem is not None:
             return problem
     for kind in ("consumer", "share", "streams"):
@@ -104,12 +104,12 @@ def validate_group_configs(
     return None
 
 
-def _out_of_bounds(name: str, given: Mapping[str, str], broker: Settings) -> ConfigProblem | None:
-    kind, _, what = name.partition(".")
+def _check_bounds(name: str, given: Mapping[str, str], broker: Settings) -> ConfigProblem | None:
+    kind, _, suffix = name.partition(".")
     if name == "streams.num.standby.replicas":
         lowest, highest = None, "group.streams.max.standby.replicas"
     else:
-        lowest, highest = f"group.{kind}.min.{what}", f"group.{kind}.max.{what}"
+        lowest, highest = f"group.{kind}.min.{suffix}", f"group.{kind}.max.{suffix}"
     value = GROUP_CONFIGS.parse(name, given[name])
     if lowest is not None and _is_below(value, broker.value(lowest)):
         return ConfigProblem(name, given[name], f"it must be at least {lowest}, which is {broker.value(lowest)}")

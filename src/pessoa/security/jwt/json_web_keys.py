@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Issuers have some ten keys of 2 KiB each, with their certificates.
 MAX_KEY_SET_BYTES = 1024 * 1024
 _MAX_KEYS = 256
-# Kafka remembers no longer ones (`RefreshingHttpsJwks`).
+# Kafka caches no longer key ids (`RefreshingHttpsJwks`).
 MAX_KEY_ID_CHARACTERS = 1000
 _RSA_BITS = range(2048, 16384 + 1)
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*")

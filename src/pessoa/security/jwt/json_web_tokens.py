@@ -82,9 +82,9 @@ def validate(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> ValidT
     if len(parts) != _PARTS:
         raise BadToken("it is not made of three parts")
     header = _read_header(parts[0])
-    _verify(header, f"{parts[0]}.{parts[1]}".encode(), _decoded(parts[2]), keys)
+    _verify(header, f"{parts[0]}.{parts[1]}".encode(), _decode_part(parts[2]), keys)
     try:
-        claims = msgspec.json.decode(_decoded(parts[1]), type=dict[str, msgspec.Raw])
+        claims = msgspec.json.decode(_decode_part(parts[1]), type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError):
         raise BadToken("its claims are not a JSON object") from None
     return _check_claims(claims, rules, now_ms)
@@ -94,7 +94,7 @@ def _read_header(part: str) -> _Header:
     if len(part) > _MAX_HEADER_CHARACTERS:
         raise BadToken(f"its header has more than {_MAX_HEADER_CHARACTERS} characters")
     try:
-        header = msgspec.json.decode(_decoded(part), type=_Header)
+        header = msgspec.json.decode(_decode_part(part), type=_Header)
     except (msgspec.DecodeError, RecursionError):
         raise BadToken("its header is not that of a signed token") from None
     if header.alg not in ALGORITHMS:
@@ -163,7 +163,7 @@ def _claim(claims: dict[str, msgspec.Raw], name: str, kind: type[V]) -> V | None
         raise BadToken(f"its {name} is not of the right type") from None
 
 
-def _decoded(part: str) -> bytes:
+def _decode_part(part: str) -> bytes:
     try:
         return decode_base64url(part)
     except ValueError:

@@ -63,14 +63,14 @@ class SystemReader:
                 data = file.read(max_bytes + 1)
         except OSError as failure:
             raise Unreadable(failure.strerror or str(failure)) from None
-        return _bounded(data, max_bytes)
+        return _check_size(data, max_bytes)
 
     async def fetch(self, url: str, max_bytes: int) -> bytes:
         return await asyncio.to_thread(get, url, max_bytes, self._tls)
 
 
 class MemoryReader:
-    """A reader for tests. Files and URLs are entries of `contents`; the version of a file counts its changes."""
+    """An in-memory reader: files and URLs are entries of `contents`; the version of a file counts its changes."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
@@ -82,16 +82,16 @@ class MemoryReader:
         self._changes += 1
 
     def version_of(self, path: str) -> FileVersion:
-        return FileVersion(self._changes, len(self._of(path)), 0)
+        return FileVersion(self._changes, len(self._content_of(path)), 0)
 
     def read_file(self, path: str, max_bytes: int) -> bytes:
-        return _bounded(self._of(path), max_bytes)
+        return _check_size(self._content_of(path), max_bytes)
 
     async def fetch(self, url: str, max_bytes: int) -> bytes:
         self.fetched.append(url)
-        return _bounded(self._of(url), max_bytes)
+        return _check_size(self._content_of(url), max_bytes)
 
-    def _of(self, place: str) -> bytes:
+    def _content_of(self, place: str) -> bytes:
         try:
             return self.contents[place]
         except KeyError:
@@ -128,7 +128,7 @@ def request(
             answer = connection.getresponse()
             if answer.status != http.HTTPStatus.OK:
                 raise Unreadable(f"the answer has status {answer.status}")
-            return _bounded(_read(answer, max_bytes, deadline), max_bytes)
+            return _check_size(_read(answer, max_bytes, deadline), max_bytes)
     except OSError as failure:
         raise Unreadable(failure.strerror or type(failure).__name__) from None
     except (http.client.HTTPException, ValueError) as failure:
@@ -144,7 +144,7 @@ def _read(answer: http.client.HTTPResponse, max_bytes: int, deadline: float) -> 
     return bytes(found)
 
 
-def _bounded(data: bytes, max_bytes: int) -> bytes:
+def _check_size(data: bytes, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise Unreadable(f"it has more than {max_bytes} bytes")
     return data

@@ -101,9 +101,9 @@ class UrlKeys:
         self._keys = KeySet()
         self._failures = 0
         self._timer: Timer | None = None
-        self._fetching: asyncio.Task[None] | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
         # Key id → until when no other fetch is made for it.
-        self._unknown: dict[str, int] = {}
+        self._unknown_keys: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"<UrlKeys {self._url}: {self._keys!r}, {self._failures} failures>"
@@ -113,29 +113,29 @@ class UrlKeys:
 
     def note_unknown(self, key_id: str) -> None:
         now_ms = self._clock.monotonic_ms()
-        self._unknown = {known: until_ms for known, until_ms in self._unknown.items() if until_ms > now_ms}
-        if key_id in self._unknown or len(self._unknown) >= _UNKNOWN_KEYS:
+        self._unknown_keys = {known: until_ms for known, until_ms in self._unknown_keys.items() if until_ms > now_ms}
+        if key_id in self._unknown_keys or len(self._unknown_keys) >= _UNKNOWN_KEYS:
             return
-        self._unknown[key_id] = now_ms + _UNKNOWN_KEY_MS
+        self._unknown_keys[key_id] = now_ms + _UNKNOWN_KEY_MS
         self._begin_fetch()
 
     async def start(self) -> None:
         self._begin_fetch()
-        assert self._fetching is not None
+        assert self._fetch_task is not None
         # A start that is given up leaves the fetch to end by itself.
-        await asyncio.shield(self._fetching)
+        await asyncio.shield(self._fetch_task)
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if self._fetching is not None:
-            self._fetching.cancel()
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
 
     def _begin_fetch(self) -> None:
-        if self._fetching is None or self._fetching.done():
+        if self._fetch_task is None or self._fetch_task.done():
             if self._timer is not None:
                 self._timer.cancel()
-            self._fetching = asyncio.get_running_loop().create_task(self._fetch())
+            self._fetch_task = asyncio.get_running_loop().create_task(self._fetch())
 
     async def _fetch(self) -> None:
         try:

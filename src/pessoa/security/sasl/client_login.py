@@ -44,10 +44,12 @@ async def log_in(credentials: Credentials, ask: Ask, octets: Callable[[int], byt
     """Log in, and return the session lifetime in milliseconds; 0 if the session has no end. Raises
     `AuthenticationFailed`."""
     mechanism = credentials.mechanism
-    shaken = await ask(SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE_VERSION)
-    assert isinstance(shaken, SaslHandshakeResponse)
-    if shaken.error_code:
-        raise AuthenticationFailed(f"{mechanism} is not offered, but {', '.join(shaken.mechanisms) or 'no mechanism'}")
+    handshake = await ask(SaslHandshakeRequest(mechanism=mechanism), _HANDSHAKE_VERSION)
+    assert isinstance(handshake, SaslHandshakeResponse)
+    if handshake.error_code:
+        raise AuthenticationFailed(
+            f"{mechanism} is not offered, but {', '.join(handshake.mechanisms) or 'no mechanism'}"
+        )
     if mechanism in ALGORITHMS:
         return await _log_in_with_scram(credentials, ask, encoded(octets(_NONCE_BYTES)))
     if mechanism == OAUTHBEARER:
@@ -68,7 +70,7 @@ async def _log_in_with_scram(credentials: Credentials, ask: Ask, nonce: str) -> 
 async def _log_in_with_token(token: str, ask: Ask) -> int:
     answer = await _authenticate(ask, first_message(token))
     if answer.auth_bytes:
-        # It is refused; the server says so again when that has been acknowledged.
+        # The token is refused; the server fails the login once this message is acknowledged.
         await _authenticate(ask, ACKNOWLEDGED)
         raise AuthenticationFailed("the token is refused")
     return answer.session_lifetime_ms

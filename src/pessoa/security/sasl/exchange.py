@@ -48,7 +48,7 @@ class ServerExchange(Protocol):
     @property
     def identity(self) -> Identity | None: ...
 
-    # Why the client is not who it says, where the mechanism tells it in a token before the login fails (OAUTHBEARER).
+    # Why the login is refused, for a mechanism that sends this to the client before the login fails (OAUTHBEARER).
     @property
     def refusal(self) -> str | None: ...
 

@@ -54,7 +54,7 @@ def _parse(argument: str, octets: Callable[[int], bytes]) -> UserScramCredential
         raise BadFirstUser(f"The SCRAM mechanism {mechanism} is not supported; there are {', '.join(NUMBERS)}.")
     parts = _parts(match["parts"])
     iterations = _iterations(parts.get("iterations", str(MIN_ITERATIONS)))
-    salt, salted = _salted(mechanism, parts, iterations, octets)
+    salt, salted = _salt_password(mechanism, parts, iterations, octets)
     stored_key, server_key = derived_keys(ALGORITHMS[mechanism], salted)
     return UserScramCredentialRecord(
         name=parts["name"],
@@ -87,20 +87,20 @@ def _iterations(text: str) -> int:
     return iterations
 
 
-def _salted(
+def _salt_password(
     mechanism: str, parts: dict[str, str], iterations: int, octets: Callable[[int], bytes]
 ) -> tuple[bytes, bytes]:
     """Return the salt, and the password salted with it."""
-    given = _base64(parts, "salt")
+    given_salt = _base64(parts, "salt")
     if ("password" in parts) is ("saltedpassword" in parts):
         raise BadFirstUser("You must supply one of 'password' or 'saltedpassword' to add-scram.")
     if "saltedpassword" in parts:
-        if given is None:
+        if given_salt is None:
             raise BadFirstUser("You must supply 'salt' with 'saltedpassword' to add-scram.")
-        return given, _base64(parts, "saltedpassword") or b""
+        return given_salt, _base64(parts, "saltedpassword") or b""
     if not parts["password"]:
         raise BadFirstUser("The 'password' of add-scram must not be empty.")
-    salt = given if given is not None else text_salt(octets(_SALT_BYTES))
+    salt = given_salt if given_salt is not None else text_salt(octets(_SALT_BYTES))
     return salt, salted_password(ALGORITHMS[mechanism], parts["password"], salt, iterations)
 
 

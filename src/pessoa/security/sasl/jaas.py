@@ -44,7 +44,7 @@ _CONTROLS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "
 
 
 @cache
-def _words() -> re.Pattern[str]:
+def _token_pattern() -> re.Pattern[str]:
     """Return the pattern of JAAS tokens. It is compiled at first use, because that takes six milliseconds."""
     return re.compile(_WORDS, re.VERBOSE | re.DOTALL)
 
@@ -82,11 +82,11 @@ class Jaas(NamedTuple):
 
 def jaas_text(mechanism: str, options: Mapping[str, str]) -> str:
     """Return the text that `parse_jaas` reads: the login module of a mechanism, with these options."""
-    written = "".join(f' {name}="{_escaped(value)}"' for name, value in options.items())
+    written = "".join(f' {name}="{_escape_value(value)}"' for name, value in options.items())
     return f"{MODULES[mechanism]} required{written};"
 
 
-def _escaped(value: str) -> str:
+def _escape_value(value: str) -> str:
     # A line cannot end within quotes.
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
@@ -137,7 +137,7 @@ def _tokens(text: str) -> list[_Token]:
     found: list[_Token] = []
     place = 0
     while place < len(text):
-        match = _words().match(text, place)
+        match = _token_pattern().match(text, place)
         if match is None:
             raise BadJaas(f"character {place + 1} fits nowhere; values stand in quotes")
         place = match.end()
@@ -150,7 +150,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    what = match[1]
-    if what[0] in "01234567":
-        return chr(int(what, 8))
-    return _CONTROLS.get(what, what)
+    code = match[1]
+    if code[0] in "01234567":
+        return chr(int(code, 8))
+    return _CONTROLS.get(code, code)

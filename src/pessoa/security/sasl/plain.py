@@ -41,13 +41,13 @@ class PlainExchange:
             raise AuthenticationFailed(text, text)
         authorization_id, user, password = parts
         if not user:
-            raise _refused("username not specified")
+            raise _failure("username not specified")
         if not password:
-            raise _refused("password not specified")
+            raise _failure("password not specified")
         if not self._is_right(user, password):
-            raise _refused("Invalid username or password")
+            raise _failure("Invalid username or password")
         if authorization_id not in ("", user):
-            raise _refused("Client requested an authorization id that is different from username")
+            raise _failure("Client requested an authorization id that is different from username")
         self.identity = Identity(user)
         return b""
 
@@ -61,5 +61,5 @@ def _digest(password: str) -> bytes:
     return hashlib.sha256(password.encode()).digest()
 
 
-def _refused(text: str) -> AuthenticationFailed:
+def _failure(text: str) -> AuthenticationFailed:
     return AuthenticationFailed(text, f"Authentication failed: {text}")

@@ -86,7 +86,7 @@ class ScramUsers(NamedTuple):
     find_token: Callable[[str, int], TokenCredential | None]
     # What the salts of unknown users are made of.
     secret: bytes
-    # How unknown users look.
+    # The shape of the credential that an unknown user seems to have.
     shape: CredentialShape = CredentialShape()
 
 
@@ -100,12 +100,12 @@ class ScramServerExchange:
         self._algorithm = ALGORITHMS[mechanism]
         self._users = users
         self._octets = octets
-        self._first: ClientFirst | None = None
+        self._client_first: ClientFirst | None = None
         self._server_first = ""
         self._nonce = ""
         self._keys: StoredCredential
         # The user if the proof is right; None if there is no such user.
-        self._claimed: Identity | None = None
+        self._claimed_identity: Identity | None = None
         self.identity: Identity | None = None
 
     def __repr__(self) -> str:
@@ -113,23 +113,23 @@ class ScramServerExchange:
 
     def step(self, token: bytes, now_ms: int) -> bytes:
         try:
-            return self._begin(token, now_ms) if self._first is None else self._finish(token, self._first)
+            return self._begin(token, now_ms) if self._client_first is None else self._finish(token, self._client_first)
         except BadScramMessage as problem:
             raise AuthenticationFailed(str(problem)) from None
 
     def _begin(self, token: bytes, now_ms: int) -> bytes:
         first = read_client_first(token)
-        self._keys, self._claimed = self._look_up(first, now_ms)
+        self._keys, self._claimed_identity = self._look_up(first, now_ms)
         if first.authorization_id not in ("", first.name):
             text = "Client requested an authorization id that is different from username"
             raise AuthenticationFailed(text, f"Authentication failed: {text}")
-        self._first = first
+        self._client_first = first
         self._nonce = first.nonce + encoded(self._octets(_NONCE_BYTES))
         self._server_first = write_server_first(self._nonce, self._keys.salt, self._keys.iterations)
         return self._server_first.encode()
 
     def _look_up(self, first: ClientFirst, now_ms: int) -> tuple[StoredCredential, Identity | None]:
-        # Made in any case, so that the time does not tell whether there is such a user.
+        # Computed in any case, so that the response time does not reveal whether the user exists.
         if first.extensions.get(_FOR_TOKENS, "").lower() == "true":
             unknown = self._keys_of_unknown_user(first.name, CredentialShape())
             token = self._users.find_token(first.name, now_ms)
@@ -143,9 +143,9 @@ class ScramServerExchange:
         return unknown, None
 
     def _keys_of_unknown_user(self, name: str, shape: CredentialShape) -> ScramKeys:
-        made = hmac.digest(self._users.secret, f"{self._mechanism} {name}".encode(), self._algorithm)
-        salt = hashlib.shake_256(made).digest(shape.salt_bytes) if shape.salt_bytes else text_salt(made)
-        return ScramKeys(salt, made, made, shape.iterations)
+        key_material = hmac.digest(self._users.secret, f"{self._mechanism} {name}".encode(), self._algorithm)
+        salt = hashlib.shake_256(key_material).digest(shape.salt_bytes) if shape.salt_bytes else text_salt(key_material)
+        return ScramKeys(salt, key_material, key_material, shape.iterations)
 
     def _finish(self, token: bytes, first: ClientFirst) -> bytes:
         final = read_client_final(token)
@@ -155,10 +155,10 @@ class ScramServerExchange:
             raise AuthenticationFailed("the final message repeats another beginning")
         messages = f"{first.bare},{self._server_first},{final.without_proof}".encode()
         is_proved = self._is_proof(final.proof, messages)
-        if not is_proved or self._claimed is None:
-            known = "wrong password" if self._claimed is not None else "no such credential"
+        if not is_proved or self._claimed_identity is None:
+            known = "wrong password" if self._claimed_identity is not None else "no such credential"
             raise AuthenticationFailed(f"{known} for {first.name!r}")
-        self.identity = self._claimed
+        self.identity = self._claimed_identity
         return b"v=" + encoded(hmac.digest(self._keys.server_key, messages, self._algorithm)).encode()
 
     def _is_proof(self, proof: bytes, messages: bytes) -> bool:
@@ -184,33 +184,33 @@ class ScramClientExchange:
         self._algorithm = ALGORITHMS[mechanism]
         self._password = password
         self._nonce = nonce
-        self._bare = f"n={escaped(username)},r={nonce}{extensions}"
+        self._bare_message = f"n={escaped(username)},r={nonce}{extensions}"
         self._salt_password = salt_password
-        self._expected = b""
+        self._expected_signature = b""
 
     def __repr__(self) -> str:
         return f"<ScramClientExchange {self._algorithm}>"
 
     def first(self) -> bytes:
-        return f"n,,{self._bare}".encode()
+        return f"n,,{self._bare_message}".encode()
 
     def final(self, server_first: bytes) -> bytes:
         try:
-            said = read_server_first(server_first)
+            server_message = read_server_first(server_first)
         except BadScramMessage as problem:
             raise AuthenticationFailed(str(problem)) from None
-        if not said.nonce.startswith(self._nonce) or said.nonce == self._nonce:
+        if not server_message.nonce.startswith(self._nonce) or server_message.nonce == self._nonce:
             raise AuthenticationFailed("the nonce of the server does not begin with ours")
-        if not MIN_ITERATIONS <= said.iterations <= MAX_ITERATIONS:
-            raise AuthenticationFailed(f"the server asks for {said.iterations} iterations")
-        salted = self._salt_password(self._algorithm, self._password, said.salt, said.iterations)
-        without_proof = f"c={encoded(b'n,,')},r={said.nonce}"
-        messages = f"{self._bare},{server_first.decode()},{without_proof}".encode()
+        if not MIN_ITERATIONS <= server_message.iterations <= MAX_ITERATIONS:
+            raise AuthenticationFailed(f"the server asks for {server_message.iterations} iterations")
+        salted = self._salt_password(self._algorithm, self._password, server_message.salt, server_message.iterations)
+        without_proof = f"c={encoded(b'n,,')},r={server_message.nonce}"
+        messages = f"{self._bare_message},{server_first.decode()},{without_proof}".encode()
         client_key = hmac.digest(salted, b"Client Key", self._algorithm)
         stored_key = hashlib.new(self._algorithm, client_key).digest()
         proof = _xor(client_key, hmac.digest(stored_key, messages, self._algorithm))
         server_key = hmac.digest(salted, b"Server Key", self._algorithm)
-        self._expected = hmac.digest(server_key, messages, self._algorithm)
+        self._expected_signature = hmac.digest(server_key, messages, self._algorithm)
         return f"{without_proof},p={encoded(proof)}".encode()
 
     def check(self, server_final: bytes) -> None:
@@ -219,7 +219,7 @@ class ScramClientExchange:
             signature = read_server_final(server_final)
         except BadScramMessage as problem:
             raise AuthenticationFailed(str(problem)) from None
-        if not hmac.compare_digest(signature, self._expected):
+        if not hmac.compare_digest(signature, self._expected_signature):
             raise AuthenticationFailed("the signature of the server is wrong")
 
 

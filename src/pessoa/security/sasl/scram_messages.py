@@ -65,7 +65,7 @@ class ClientFinal(NamedTuple):
 
 
 def read_client_first(token: bytes) -> ClientFirst:
-    match = _client_first(_ascii(token))
+    match = _client_first(_decode_ascii(token))
     if match is None:
         raise BadScramMessage("the first message of the client is malformed")
     return ClientFirst(
@@ -79,25 +79,27 @@ def read_client_first(token: bytes) -> ClientFirst:
 
 
 def read_client_final(token: bytes) -> ClientFinal:
-    match = _client_final(_ascii(token))
+    match = _client_final(_decode_ascii(token))
     if match is None:
         raise BadScramMessage("the final message of the client is malformed")
-    return ClientFinal(match["without_proof"], _decoded(match["binding"]), match["nonce"], _decoded(match["proof"]))
+    return ClientFinal(
+        match["without_proof"], _decode_base64(match["binding"]), match["nonce"], _decode_base64(match["proof"])
+    )
 
 
 def read_server_first(token: bytes) -> ServerFirst:
-    match = _server_first(_ascii(token))
+    match = _server_first(_decode_ascii(token))
     if match is None:
         raise BadScramMessage("the first message of the server is malformed")
-    return ServerFirst(match["nonce"], _decoded(match["salt"]), int(match["iterations"]))
+    return ServerFirst(match["nonce"], _decode_base64(match["salt"]), int(match["iterations"]))
 
 
 def read_server_final(token: bytes) -> bytes:
     """Return the server's signature in its final message."""
-    match = _server_final(_ascii(token))
+    match = _server_final(_decode_ascii(token))
     if match is None:
         raise BadScramMessage("the final message of the server is malformed")
-    return _decoded(match["signature"])
+    return _decode_base64(match["signature"])
 
 
 def write_server_first(nonce: str, salt: bytes, iterations: int) -> str:
@@ -116,15 +118,15 @@ def encoded(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise BadScramMessage("a value is no base64") from None
 
 
-def _ascii(token: bytes) -> str:
-    # The expressions above remember a state for each character that they have taken.
+def _decode_ascii(token: bytes) -> str:
+    # The regular expressions above keep a state for each character that they have matched.
     if len(token) > MAX_TOKEN_BYTES:
         raise BadScramMessage(f"a message of {len(token)} bytes; {MAX_TOKEN_BYTES} are allowed")
     try:

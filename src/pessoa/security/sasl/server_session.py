@@ -125,22 +125,22 @@ class ServerSession:
             return self._take_raw_token(bytes(data[start:end]), now_ms, monotonic_ms)
         key, version, correlation_id = peek_api(data, start, end)
         if self.state is State.EXCHANGE and key == ApiKey.SASL_AUTHENTICATE:
-            request = _decoded(SaslAuthenticateRequest, version, data, start, end)
+            request = _decode_request(SaslAuthenticateRequest, version, data, start, end)
             assert isinstance(request, SaslAuthenticateRequest)
             return self._authenticate(request, version, correlation_id, now_ms, monotonic_ms)
         if self.state is State.EXCHANGE and key == ApiKey.SASL_HANDSHAKE:
-            _decoded(SaslHandshakeRequest, version, data, start, end)
+            _decode_request(SaslHandshakeRequest, version, data, start, end)
             refused = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
             return Failure(response_frame(refused, version, correlation_id), "a second handshake in place of a token")
         if self.state in (State.BEGIN, State.VERSIONS_KNOWN) and key == ApiKey.SASL_HANDSHAKE:
-            request = _decoded(SaslHandshakeRequest, version, data, start, end)
+            request = _decode_request(SaslHandshakeRequest, version, data, start, end)
             assert isinstance(request, SaslHandshakeRequest)
             return self._handshake(request.mechanism, version, correlation_id)
         if self.state is State.BEGIN and key == ApiKey.API_VERSIONS:
-            return self._tell_versions(is_known=version in ApiVersionsRequest.versions)
+            return self._allow_api_versions(is_known=version in ApiVersionsRequest.versions)
         raise ProtocolViolation(f"API {key} was asked for where {self.state.value} was expected")
 
-    def _tell_versions(self, *, is_known: bool) -> Outcome:
+    def _allow_api_versions(self, *, is_known: bool) -> Outcome:
         """Let an ApiVersions request be served. A request of an unsupported version is answered with the supported
         ones, once, and the client asks again."""
         if is_known:
@@ -207,7 +207,8 @@ class ServerSession:
         answer = self._exchange.step(bytes(token), now_ms)
         found = self._exchange.identity
         if found is not None and self.identity is not None and found.principal != self.identity.principal:
-            text = f"Cannot change principals during re-authentication from {_dotted(self.identity)}: {_dotted(found)}"
+            before, after = _principal_with_dot(self.identity), _principal_with_dot(found)
+            text = f"Cannot change principals during re-authentication from {before}: {after}"
             raise AuthenticationFailed(text, text)
         return answer
 
@@ -240,7 +241,7 @@ class ServerSession:
         )
 
 
-def _decoded(kind: type[Message], version: int, data: bytearray, start: int, end: int) -> Message:
+def _decode_request(kind: type[Message], version: int, data: bytearray, start: int, end: int) -> Message:
     if version not in kind.versions:
         raise ProtocolViolation(f"{kind.__name__} is served in versions {kind.versions}, not {version}")
     _, pos = RequestHeader.decoder(request_header_version(kind, version))(data, start, end)
@@ -248,6 +249,6 @@ def _decoded(kind: type[Message], version: int, data: bytearray, start: int, end
     return message
 
 
-def _dotted(identity: Identity) -> str:
+def _principal_with_dot(identity: Identity) -> str:
     """Return a principal with "." for ":", as Kafka writes it in this message alone."""
     return identity.principal.replace(":", ".", 1)

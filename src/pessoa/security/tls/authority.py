@@ -50,9 +50,9 @@ class Authority(NamedTuple):
         subject = _common_name(name)
         # It may sign certificates of nodes, but none of further authorities.
         certificate = (
-            _unsigned(subject, subject, key.public_key(), now, AUTHORITY_LIFETIME)
+            _certificate_builder(subject, subject, key.public_key(), now, AUTHORITY_LIFETIME)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(is_authority=True), critical=True)
+            .add_extension(_key_usage(is_authority=True), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )
@@ -65,13 +65,13 @@ class Authority(NamedTuple):
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            own = load_pem_private_key(key.encode(), None)
-            shown = x509.load_pem_x509_certificate(certificate.encode())
+            private_key = load_pem_private_key(key.encode(), None)
+            loaded = x509.load_pem_x509_certificate(certificate.encode())
         except (ValueError, TypeError):
             raise NotAnAuthority("they are not a key and a certificate in PEM") from None
-        if not isinstance(own, ec.EllipticCurvePrivateKey) or own.public_key() != shown.public_key():
+        if not isinstance(private_key, ec.EllipticCurvePrivateKey) or private_key.public_key() != loaded.public_key():
             raise NotAnAuthority("the key is not that of the certificate")
-        return cls(own, shown)
+        return cls(private_key, loaded)
 
     def key_pem(self) -> str:
         return _key_pem(self.key)
@@ -91,10 +91,10 @@ class Authority(NamedTuple):
         # Nodes are servers to clients, and clients of each other.
         uses = x509.ExtendedKeyUsage([Use.SERVER_AUTH, Use.CLIENT_AUTH])
         certificate = (
-            _unsigned(_common_name(name), self.certificate.subject, key.public_key(), now, NODE_LIFETIME)
+            _certificate_builder(_common_name(name), self.certificate.subject, key.public_key(), now, NODE_LIFETIME)
             .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(is_authority=False), critical=True)
+            .add_extension(_key_usage(is_authority=False), critical=True)
             .add_extension(uses, critical=False)
             .add_extension(authority, critical=False)
             .sign(self.key, hashes.SHA256())
@@ -142,7 +142,7 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _unsigned(
+def _certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: EllipticCurvePublicKey, now: datetime, lifetime: timedelta
 ) -> x509.CertificateBuilder:
     from cryptography import x509
@@ -158,7 +158,7 @@ def _unsigned(
     )
 
 
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
+def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
     from cryptography import x509
 
     return x509.KeyUsage(

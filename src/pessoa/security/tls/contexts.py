@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-# Python knows the names of both from 3.13 and 3.10 on.
+# Python has constants for the two from 3.13 and 3.10 on.
 _STRICT = ssl.VerifyFlags.VERIFY_X509_STRICT
 _PARTIAL_CHAIN = ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
 
@@ -43,10 +43,10 @@ def server_context(settings: TlsSettings, key_store: KeyStore | None = None) -> 
     mode = _CLIENT_AUTH.get(settings.client_auth.lower())
     if mode is None:
         raise ConfigProblem("ssl.client.auth", settings.client_auth, f"it must be one of {', '.join(_CLIENT_AUTH)}")
-    context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings)
+    context = _restrict(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), settings)
     context.num_tickets = 0
     context.verify_mode = mode
-    _show(context, key_store)
+    _load_key_store(context, key_store)
     if mode is not ssl.CERT_NONE:
         _trust(context, read_trust_store(settings))
     return context
@@ -54,19 +54,19 @@ def server_context(settings: TlsSettings, key_store: KeyStore | None = None) -> 
 
 def client_context(settings: TlsSettings, key_store: KeyStore | None = None) -> ssl.SSLContext:
     """Return the context for connections that this node makes: they present a certificate if there is a key store."""
-    context = _restricted(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
+    context = _restrict(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
     algorithm = settings.endpoint_identification_algorithm
     if algorithm.lower() not in ("", "https"):
         raise ConfigProblem("ssl.endpoint.identification.algorithm", algorithm, "it must be https or empty")
     context.check_hostname = bool(algorithm)
     key_store = key_store or read_key_store(settings)
     if key_store is not None:
-        _show(context, key_store)
+        _load_key_store(context, key_store)
     _trust(context, read_trust_store(settings))
     return context
 
 
-def _restricted(context: ssl.SSLContext, settings: TlsSettings) -> ssl.SSLContext:
+def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> ssl.SSLContext:
     suites = cipher_suites(split_list(settings.cipher_suites))
     names = split_list(settings.enabled_protocols)
     for name in names:
@@ -88,11 +88,11 @@ def _restricted(context: ssl.SSLContext, settings: TlsSettings) -> ssl.SSLContex
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     context.verify_flags = (context.verify_flags & ~_STRICT) | _PARTIAL_CHAIN
     if suites.of_tls_1_2:
-        _choose(context, settings.cipher_suites, suites.of_tls_1_2)
+        _set_ciphers(context, settings.cipher_suites, suites.of_tls_1_2)
     return context
 
 
-def _choose(context: ssl.SSLContext, wanted: str, suites: tuple[str, ...]) -> None:
+def _set_ciphers(context: ssl.SSLContext, wanted: str, suites: tuple[str, ...]) -> None:
     for suite in suites:
         # OpenSSL passes over what it does not know, unless there is nothing else.
         try:
@@ -109,7 +109,7 @@ def _trust(context: ssl.SSLContext, store: TrustStore | None) -> None:
         context.load_verify_locations(cadata=store.pem())
 
 
-def _show(context: ssl.SSLContext, store: KeyStore) -> None:
+def _load_key_store(context: ssl.SSLContext, store: KeyStore) -> None:
     """Load the key and its certificates into the context, through a file: Python's `ssl` reads keys only from files."""
     password = secrets.token_hex(16).encode()
     with _unnamed_file(store.key_pem(password) + store.chain_pem()) as path:

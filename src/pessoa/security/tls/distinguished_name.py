@@ -46,17 +46,17 @@ def _pairs(relative_name: bytes) -> Iterator[tuple[str, int, bytes, bytes]]:
     """Yield the type of each attribute, and of its value the tag, the content and all its bytes."""
     for _, attribute, _ in _values(relative_name):
         (_, oid, _), (tag, content, whole) = _values(attribute)
-        yield _dotted(oid), tag, content, whole
+        yield _dotted_oid(oid), tag, content, whole
 
 
 def _attribute(oid: str, tag: int, content: bytes, whole: bytes) -> str:
     keyword = _KEYWORDS.get(oid)
     if keyword is None:
         return f"{oid}=#{whole.hex()}"
-    return f"{keyword}={_escaped(content.decode('utf-8', 'replace')) if tag in _TEXTS else f'#{whole.hex()}'}"
+    return f"{keyword}={_escape(content.decode('utf-8', 'replace')) if tag in _TEXTS else f'#{whole.hex()}'}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     first = len(text) - len(text.lstrip(" \r"))
     last = len(text.rstrip(" \r"))
     parts = []
@@ -81,7 +81,7 @@ def _values(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         start = at + size
 
 
-def _dotted(oid: bytes) -> str:
+def _dotted_oid(oid: bytes) -> str:
     numbers: list[int] = []
     number = 0
     for byte in oid:

@@ -57,7 +57,7 @@ def read_jks(
         found = _entries(_Reader(body))
         if found.key is None or not wants_key:
             return found._replace(key=None)
-        return found._replace(key=_opened(found.key, store_password if key_password is None else key_password))
+        return found._replace(key=_decrypt_key(found.key, store_password if key_password is None else key_password))
     except (IndexError, UnicodeDecodeError) as error:
         raise JksProblem("the file is damaged") from error
 
@@ -76,10 +76,10 @@ def _entries(reader: _Reader) -> JksStore:
         reader.text()
         reader.number(_U64)
         if kind == _PRIVATE_KEY:
-            sealed = reader.block()
+            encrypted = reader.block()
             certificates = tuple(reader.certificate(version) for _ in range(reader.number(_U32)))
             if key is None:
-                key, chain = sealed, certificates
+                key, chain = encrypted, certificates
         elif kind == _TRUSTED:
             trusted.append(reader.certificate(version))
         else:
@@ -117,10 +117,10 @@ class _Reader:
         return self.block()
 
 
-def _opened(sealed: bytes, password: str | None) -> bytes:
+def _decrypt_key(encrypted: bytes, password: str | None) -> bytes:
     if password is None:
         raise JksProblem("its private key is encrypted, and no password is given")
-    content = _sealed_content(sealed)
+    content = _encrypted_content(encrypted)
     secret = _utf16(password)
     salt, body, digest = (
         content[:_SALT_BYTES],
@@ -137,19 +137,19 @@ def _opened(sealed: bytes, password: str | None) -> bytes:
     return bytes(key)
 
 
-def _sealed_content(sealed: bytes) -> bytes:
+def _encrypted_content(encrypted: bytes) -> bytes:
     """Return the encrypted part of SEQUENCE { SEQUENCE { algorithm, NULL }, OCTET STRING }."""
-    whole, _ = _der(sealed, 0)
-    algorithm, after = _der(whole, 0)
+    whole, _ = _read_der(encrypted, 0)
+    algorithm, after = _read_der(whole, 0)
     if not algorithm.startswith(_SUNS_ALGORITHM):
         raise JksProblem("its private key is encrypted in an unknown way")
-    content, _ = _der(whole, after)
+    content, _ = _read_der(whole, after)
     if len(content) <= _SALT_BYTES + _DIGEST_BYTES:
         raise IndexError
     return content
 
 
-def _der(data: bytes, start: int) -> tuple[bytes, int]:
+def _read_der(data: bytes, start: int) -> tuple[bytes, int]:
     """Return the content of the DER value at `start`, and the position behind it."""
     size, at = data[start + 1], start + 2
     if size & 0x80:

@@ -41,14 +41,14 @@ class _Rule(NamedTuple):
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
-        result = _replaced(match, self.replacement)
+        result = _expand_references(match, self.replacement)
         return result.lower() if self.case == "L" else result.upper() if self.case == "U" else result
 
 
 class PrincipalMapping:
     def __init__(self, rules: str = "DEFAULT") -> None:
         self._text = rules
-        self._rules = tuple(_parsed(rules))
+        self._rules = tuple(_parse_rules(rules))
 
     def __repr__(self) -> str:
         return f"<PrincipalMapping {self._text}>"
@@ -62,7 +62,7 @@ class PrincipalMapping:
         raise NoMatchingRule(f"no rule of {KEY} matches {distinguished_name!r}")
 
 
-def _parsed(text: str) -> Iterator[_Rule]:
+def _parse_rules(text: str) -> Iterator[_Rule]:
     text = text.strip()
     at = 0
     while at < len(text):
@@ -73,23 +73,23 @@ def _parsed(text: str) -> Iterator[_Rule]:
             )
         at = match.end()
         if match["pattern"] is not None:
-            yield _Rule(_compiled(match["pattern"]), match["replacement"], match["case"])
+            yield _Rule(_compile_pattern(match["pattern"]), match["replacement"], match["case"])
         elif "DEFAULT" in match[0]:
             yield _Rule(None)
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(_JAVA_GROUP.sub("(?P<", pattern))
     except re.error as error:
         raise ConfigProblem(KEY, pattern, f"the expression is wrong: {error}") from error
 
 
-def _replaced(match: re.Match[str], replacement: str) -> str:
+def _expand_references(match: re.Match[str], replacement: str) -> str:
     """Return the replacement with its references filled in as Java's `replaceAll` does; a reference to a group that
     the expression does not have stays as it is."""
 
-    def one(reference: re.Match[str]) -> str:
+    def expand(reference: re.Match[str]) -> str:
         literal, number, name = reference.groups()
         if literal is not None:
             return str(literal)
@@ -101,4 +101,4 @@ def _replaced(match: re.Match[str], replacement: str) -> str:
                 return (match[int(number[:end])] or "") + number[end:]
         return reference[0]
 
-    return _GROUP.sub(one, replacement)
+    return _GROUP.sub(expand, replacement)

@@ -53,10 +53,10 @@ class KeyStore:
         """Return the key as PKCS#8 in PEM; unencrypted if there is no password."""
         from cryptography.hazmat.primitives import serialization
 
-        how: serialization.KeySerializationEncryption = serialization.NoEncryption()
+        encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if password is not None:
-            how = serialization.BestAvailableEncryption(password)
-        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
+            encryption = serialization.BestAvailableEncryption(password)
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,7 +93,7 @@ def read_key_store(settings: TlsSettings) -> KeyStore | None:
     if data.startswith(MAGIC):
         store = _jks(key, path, data, settings.keystore_password, settings.key_password or None)
         private = None if store.key is None else _der_key(key, path, store.key)
-        return _checked(key, path, private, _certificates(key, path, store.chain))
+        return _check_key_store(key, path, private, _certificates(key, path, store.chain))
     return _pkcs12_key_store(key, path, data, settings.keystore_password)
 
 
@@ -107,22 +107,24 @@ def _pem_key_store(settings: TlsSettings) -> KeyStore:
                                 "a PEM key store has no password; that of its key is ssl.key.password")  # fmt: skip
         key, path = "ssl.keystore.location", settings.keystore_location
         text = _read(key, path)
-        return _checked(key, path, _pem_key(key, path, text, settings.key_password), _pem_certificates(key, path, text))
+        return _check_key_store(
+            key, path, _pem_key(key, path, text, settings.key_password), _pem_certificates(key, path, text)
+        )
     if not settings.keystore_key or not settings.keystore_certificate_chain:
         missing = "ssl.keystore.certificate.chain" if settings.keystore_key else "ssl.keystore.key"
         raise ConfigProblem(missing, None, "a key and its certificates go together; set both")
     private = _pem_key("ssl.keystore.key", None, settings.keystore_key.encode(), settings.key_password)
     chain_key = "ssl.keystore.certificate.chain"
-    return _checked(chain_key, None, private,
+    return _check_key_store(chain_key, None, private,
                     _pem_certificates(chain_key, None, settings.keystore_certificate_chain.encode()))  # fmt: skip
 
 
 def _pkcs12_key_store(key: str, path: str, data: bytes, password: str) -> KeyStore:
     private, own, others = _pkcs12(key, path, data, password)
-    return _checked(key, path, private, (() if own is None else (own,)) + others)
+    return _check_key_store(key, path, private, (() if own is None else (own,)) + others)
 
 
-def _checked(
+def _check_key_store(
     key: str, path: str | None, private: PrivateKeyTypes | None, certificates: tuple[Certificate, ...]
 ) -> KeyStore:
     """Return the key store: the key with its own certificate first and those of its issuers behind it. Raises
@@ -168,13 +170,13 @@ def read_trust_store(settings: TlsSettings) -> TrustStore | None:
         return TrustStore(_pem_certificates(key, path, _read(key, path)))
     _refuse_inline(settings.truststore_certificates, "ssl.truststore", "certificates")
     assert path is not None
-    trusted = _binary_trust(key, path, _read(key, path), settings.truststore_password or None)
+    trusted = _read_binary_trust_store(key, path, _read(key, path), settings.truststore_password or None)
     if not trusted:
         raise ConfigProblem(key, path, "there is no trusted certificate in it; import one with keytool -importcert")
     return TrustStore(trusted)
 
 
-def _binary_trust(key: str, path: str, data: bytes, password: str | None) -> tuple[Certificate, ...]:
+def _read_binary_trust_store(key: str, path: str, data: bytes, password: str | None) -> tuple[Certificate, ...]:
     if data.startswith(MAGIC):
         return _certificates(key, path, _jks(key, path, data, password, None, wants_key=False).trusted)
     private, own, others = _pkcs12(key, path, data, password)

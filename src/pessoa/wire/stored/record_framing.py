@@ -88,14 +88,14 @@ def _leading_int16(data: bytes) -> int:
 def _decode(log: str, suffix: str, number: int, data: bytes, version: int) -> Message | None:
     known = _by_number.get((log, suffix))
     if known is None:
-        known = _by_number[log, suffix] = {kind.api_key: kind for kind in _declared(log, suffix)}
+        known = _by_number[log, suffix] = {kind.api_key: kind for kind in _declared_messages(log, suffix)}
     kind = known.get(number)
     if kind is None or version not in kind.versions:
         return None
     return kind.decode(data, version)
 
 
-def _declared(log: str, suffix: str) -> Iterator[type[Message]]:
+def _declared_messages(log: str, suffix: str) -> Iterator[type[Message]]:
     for module in MODULES[log]:
         for name, value in vars(import_module(module)).items():
             if name.endswith(suffix) and isinstance(value, type) and issubclass(value, Message):
