@@ -54,12 +54,12 @@ EACH_SOURCE, EACH_SINK = "S", "EACH_OUT"
 
 
 class CaseProblem(Exception):
-    """A file that is no case file; the message says the line."""
+    """A file is not a case file; the message names the line."""
 
 
 @dataclass(frozen=True)
 class CaseBytes:
-    """Bytes as they are."""
+    """A key or value that a case gives as bytes, not as JSON."""
 
     data: bytes
 
@@ -212,7 +212,7 @@ def _payload(line: str, position: int, number: int) -> tuple[Payload, int]:
 
 
 def _json_at(line: str, position: int, number: int) -> int:
-    """Return where the JSON value ends that begins here."""
+    """Return where the JSON value ends that begins at `position`."""
     try:
         _, end = _DECODER.raw_decode(line, position)
     except json.JSONDecodeError as wrong:

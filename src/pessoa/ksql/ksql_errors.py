@@ -73,4 +73,4 @@ class SyntaxFailure(KsqlError):
 
 
 class SemanticFailure(KsqlError):
-    """The statement can be read, but what it says cannot be done."""
+    """The statement is well-formed, but cannot be executed."""

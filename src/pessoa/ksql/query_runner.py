@@ -54,13 +54,14 @@ class QueryRunner(Protocol):
     def resume(self, query_id: str) -> None: ...
 
     def terminate(self, query_id: str, delete_state: bool) -> None:
-        """Stop the query for good; `delete_state`: its checkpoint and internal topics go as well."""
+        """Stop the query for good; with `delete_state`, delete its checkpoint and internal topics as well."""
 
     def status(self, query_id: str) -> RunnerStatus:
         """Return the status of the query; ERROR for an unknown id."""
 
     def explain(self, plan: LogicalPlan) -> list[str]:
-        """Return lines for EXPLAIN: which way the plan runs, why, and the engine's own plan."""
+        """Return lines for EXPLAIN: whether the plan runs in real-time mode or in micro-batches, why, and the
+        engine's own plan."""
 
     def close(self) -> None:
-        """Stop running all queries; their state stays, `start` continues them."""
+        """Stop running all queries; their state is kept, and `start` continues them."""

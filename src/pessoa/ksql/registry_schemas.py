@@ -25,7 +25,7 @@ _NOT_FOUND = 404
 
 class RegistrySchemas:
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """`settings` are the registry client's: schema.registry.url and the rest."""
+        """`settings` are those of the registry's client: schema.registry.url and others."""
         self._settings = dict(settings)
         self._client: RegistryClient | None = None
         # An id that was never asked for before costs a request; the number of schemas in a registry bounds them.
@@ -75,5 +75,6 @@ class RegistrySchemas:
         return self._registered[place]
 
     def forget_registered(self) -> None:
-        """Ask for the ids of texts again: a subject was deleted, and has none of them."""
+        """Clear the cached ids of registered schemas: a subject was deleted, and its schemas must be registered
+        again."""
         self._registered.clear()

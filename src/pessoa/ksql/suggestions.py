@@ -9,7 +9,7 @@ _MOST = 2_000
 
 
 def closest(word: str, names: Iterable[str]) -> str | None:
-    """Return the name most like the word, None if none is like it. The work is bounded."""
+    """Return the name most similar to the word; None if no name is similar. The work is bounded."""
     if not word or len(word) > _LONGEST:
         return None
     from difflib import get_close_matches
@@ -20,6 +20,6 @@ def closest(word: str, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """Return the sentence for an error's hint; "" if no name is like the word."""
+    """Return the sentence for an error's hint; "" if no name is similar to the word."""
     found = closest(word, names)
     return f"Did you mean {found}?" if found is not None else ""

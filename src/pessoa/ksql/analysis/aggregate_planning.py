@@ -162,7 +162,8 @@ def _rewritten(
     grouped: dict[Expression, str],
     variables: dict[Expression, str],
 ) -> Expression:
-    """Return the expression over what the aggregation gives. Raises if it uses anything else of the input."""
+    """Return the expression over the columns that the aggregation gives. Raises SemanticFailure if it uses another
+    column of the input."""
 
     def change(node: Expression, bound: frozenset[str]) -> Expression | None:
         name = grouped.get(node) or variables.get(node)

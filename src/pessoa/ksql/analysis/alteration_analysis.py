@@ -40,7 +40,7 @@ def alter_source(statement: AlterSource, catalogue: Catalogue) -> Source:
 
 
 def drop_source(statement: DropSource, catalogue: Catalogue) -> Source:
-    """Return the source that goes. Refused while queries use it or sources were made of it."""
+    """Return the source to drop. Raises SemanticFailure while queries use it or sources were made of it."""
     source = _find(statement.name, statement.kind, "DROP", statement.at, catalogue)
     if source.read_only and statement.delete_topic:
         raise SemanticFailure(f"Cannot delete topic for read-only source: {source.name}", statement.at)

@@ -23,7 +23,7 @@ from pessoa.ksql.syntax.statement_nodes import Statement
 
 @dataclass(frozen=True)
 class Defaults:
-    """What the server's configuration says about statements."""
+    """The server's settings that change what statements mean."""
 
     # ksql.persistence.default.format.value
     value_format: str | None = None
@@ -47,7 +47,7 @@ class Decision:
 
 
 def analyse(parsed: ParsedStatement, catalogue: Catalogue, defaults: Defaults | None = None) -> Decision:
-    """Return what the statement means. Raises SemanticFailure with a caret under the statement's own text."""
+    """Return the decision about the statement. Raises SemanticFailure with a caret under the statement's own text."""
     try:
         decision = _decide(parsed.statement, catalogue, defaults or Defaults())
     except KsqlError as error:

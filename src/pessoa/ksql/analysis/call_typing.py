@@ -36,7 +36,8 @@ def type_call(node: Call, scope: Scope) -> Typed:
 class _Lambda:
     """A lambda whose body is typed when the types of its parameters are known.
 
-    Every variant of a function may ask; the answer is kept, or lambdas in lambdas would take exponential time.
+    Each variant of a function may need the type of the body; it is cached, or lambdas in lambdas would take exponential
+    time.
     """
 
     def __init__(self, node: LambdaFunction, scope: Scope) -> None:

@@ -26,7 +26,7 @@ _HEADERS = Array(Struct((("KEY", STRING), ("VALUE", BYTES))))
 def define_source(
     statement: CreateSource, catalogue: Catalogue, default_value_format: str | None = None
 ) -> tuple[Source, list[str]]:
-    """Return the source and warnings. Columns that are to come from a schema registry are not there yet."""
+    """Return the source and warnings. The columns that are inferred from a schema registry are still missing."""
     properties = read_properties(statement.properties, SOURCE_PROPERTIES)
     warnings: list[str] = []
     columns = _with_old_key(statement, properties, warnings)

@@ -41,7 +41,7 @@ class ColumnScope:
 
 @dataclass(frozen=True)
 class LambdaScope:
-    """The parameters of a lambda, before everything around it."""
+    """The scope of a lambda's body: its parameters, then the columns of the scope around it."""
 
     outer: Scope
     parameters: Mapping[str, SqlType]

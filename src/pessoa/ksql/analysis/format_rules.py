@@ -90,7 +90,7 @@ def _nested_twice(column: SchemaColumn) -> str:
 
 
 def _base_name(kind: SqlType) -> str:
-    """Return a type's name without what it is made of: ARRAY, DECIMAL."""
+    """Return a type's name without its parameters: ARRAY, DECIMAL."""
     return re.split(r"[<(]", str(kind))[0]
 
 

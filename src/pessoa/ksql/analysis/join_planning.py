@@ -217,7 +217,7 @@ def _check_kind(join: Join, form: str, allowed: Sequence[JoinKind]) -> None:
 
 
 def _is_key(key: Typed, known: tuple[Expression, ...]) -> bool:
-    """Whether the expression is the whole key, or one that a join made equal to it."""
+    """Return whether the expression is the whole key, or one that a join made equal to it."""
     return key.node in known
 
 

@@ -48,7 +48,8 @@ def type_list(node: Expression, scope: Scope) -> Typed:
 
 
 def one_type(items: Sequence[Typed], at: Position, what: str, parts: str) -> SqlType:
-    """Return the one type of the items. The columns among them say it, or else the first literal that is not null."""
+    """Return the common type of the items: that of the columns among them, or else of the first literal that is not
+    null."""
     named = [item for item in items if item.type != NULL_TYPE]
     if not named:
         raise SemanticFailure(
@@ -82,7 +83,7 @@ def _with_literal(kind: SqlType, item: Typed) -> SqlType | None:
 
 
 def fitted(item: Typed, kind: SqlType) -> Typed:
-    """Return an item as one of the type; a text among numbers is read here."""
+    """Return an item converted to the type; a text among numbers is parsed here."""
     if item.is_literal and isinstance(item.value, str) and kind != STRING:
         value = literal_value(item.value, kind)
         assert value is None or isinstance(value, (bool, int, float, str, decimal.Decimal))

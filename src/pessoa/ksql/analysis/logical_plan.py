@@ -70,7 +70,7 @@ class FlatMapStep:
 
 @dataclass(frozen=True)
 class RekeyStep:
-    """PARTITION BY; without keys the rows lose theirs."""
+    """PARTITION BY: the rows get a new key; with no `keys` they have none."""
 
     below: Step
     keys: tuple[tuple[str, Typed], ...]
@@ -108,7 +108,7 @@ Step: TypeAlias = ReadSource | JoinStep | FilterStep | FlatMapStep | RekeyStep |
 
 @dataclass(frozen=True)
 class LogicalPlan:
-    """A whole query: its steps, and what comes out of it."""
+    """A whole query: its steps, and the columns, formats and sink of its result."""
 
     root: Step
     kind: SourceKind
@@ -128,7 +128,7 @@ class LogicalPlan:
 
 
 def explain_text(plan: LogicalPlan) -> str:
-    """Return the plan for people: one line per step, from the result down to the sources."""
+    """Return the plan as readable text: one line per step, from the result down to the sources."""
     lines = []
     if plan.sink is not None:
         lines.append(f"> SINK {plan.sink.kind.value} {plan.sink.name}, topic {plan.sink.topic}, "

@@ -35,7 +35,7 @@ PASSES: tuple[Callable[[QueryDraft], QueryDraft], ...] = (
 
 
 def draft_query(query: Query, catalogue: Catalogue, sink_name: str | None) -> QueryDraft:
-    """Return the draft behind the last pass."""
+    """Return the draft after the last pass."""
     draft = QueryDraft(query, catalogue, sink_name)
     for one in PASSES:
         draft = one(draft)
@@ -51,7 +51,8 @@ def plan_query(
     *,
     check_formats: bool = True,
 ) -> LogicalPlan:
-    """Return the plan of a query. With a sink it is persistent: its key must be selected, and its formats hold it."""
+    """Return the plan of a query. With a sink it is persistent: its key must be selected, and its formats must
+    support its columns."""
     draft = draft_query(query, catalogue, sink_name)
     step = draft.below
     assert isinstance(step, ProjectStep)

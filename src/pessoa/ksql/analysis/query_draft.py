@@ -33,7 +33,7 @@ class BoundSource:
 
 @dataclass(frozen=True)
 class Item:
-    """A selected expression and what its column is called; columns in it have the names of rows."""
+    """A selected expression and the name of its column; columns in it have the names that rows use."""
 
     name: str
     expression: Expression
@@ -46,7 +46,7 @@ class Item:
 
 @dataclass(frozen=True)
 class KeyPart:
-    """A column that the result's key needs: any of these expressions in the projection will do."""
+    """A column that the result's key needs: the projection must contain one of the expressions in `choices`."""
 
     choices: tuple[Expression, ...]
     # For the error, if none is there: "key column", "grouping expression", and the choices as people write them.
@@ -100,7 +100,8 @@ class QueryDraft:
 
     @property
     def synthetic_key(self) -> str:
-        """The name of a join's key that no column is: ROWKEY, or ROWKEY_1 … if a source has a column of that name."""
+        """The name of a join's key that is no column of a source: ROWKEY, or ROWKEY_1 … if a source has a column of
+        that name."""
         taken = {column.name for one in self.bound for column in one.source.columns()}
         names = chain([ROWKEY], (f"{ROWKEY}_{number}" for number in count(1)))
         return next(name for name in names if name not in taken)

@@ -24,7 +24,7 @@ from pessoa.ksql.types.sql_types import BOOLEAN
 
 
 def plan_filter(draft: QueryDraft) -> QueryDraft:
-    """WHERE: a condition on the rows of the sources."""
+    """Return the draft with a step for WHERE: a condition on the rows of the sources."""
     if draft.where is None:
         return draft
     refuse_calls(draft.where, "WHERE")
@@ -45,7 +45,8 @@ def clause_condition(node: Expression, clause: str, draft: QueryDraft) -> Typed:
 
 
 def as_written(draft: QueryDraft, clause: str, compute: Callable[[], Typed]) -> Typed:
-    """Return what `compute` does; its error names the clause, and generated columns as what they stand for."""
+    """Return the result of `compute`; its error names the clause, and replaces generated columns by what they stand
+    for."""
     try:
         return compute()
     except SemanticFailure as failure:
@@ -65,7 +66,7 @@ def window_bound_misplaced(bound: Column) -> SemanticFailure:
 
 
 def refuse_calls(node: Expression, clause: str) -> None:
-    """Raise if aggregates or table functions stand where only values of a row can."""
+    """Raise SemanticFailure if the expression contains an aggregate or a table function: the clause allows neither."""
     for one in walk(node):
         if isinstance(one, Call) and one.name in aggregate_functions():
             hint = "Write HAVING for conditions on aggregates." if clause == "WHERE" else ""
@@ -75,7 +76,7 @@ def refuse_calls(node: Expression, clause: str) -> None:
 
 
 def plan_table_functions(draft: QueryDraft) -> QueryDraft:
-    """EXPLODE and its like: each call becomes a column of its own."""
+    """Return the draft with a step for EXPLODE and other table functions: each call becomes a column of its own."""
     calls = [call for item in draft.items for call in _table_calls(item.expression)]
     if not calls:
         return draft
@@ -116,7 +117,7 @@ def _is_table_call(node: Expression) -> TypeGuard[Call]:
 
 
 def plan_partitioning(draft: QueryDraft) -> QueryDraft:
-    """PARTITION BY: a new key, made from the sources' columns."""
+    """Return the draft with a step for PARTITION BY: a new key, made from the sources' columns."""
     if not draft.partition_by:
         return draft
     at = draft.partition_by[0].at

@@ -17,7 +17,7 @@ from pessoa.ksql.types.implicit_casts import fits_column
 
 
 def plan_create_as(statement: CreateAsSelect, catalogue: Catalogue, topic_prefix: str = "") -> LogicalPlan:
-    """Return the plan with its sink: topic, partitions and formats are the left source's unless WITH says otherwise."""
+    """Return the plan with its sink: topic, partitions and formats are the left source's unless WITH sets them."""
     properties = read_properties(statement.properties, SINK_PROPERTIES)
     key_format, value_format = properties.formats()
     for name, given in (("KEY_FORMAT", key_format), ("VALUE_FORMAT", value_format)):
@@ -51,7 +51,7 @@ def plan_create_as(statement: CreateAsSelect, catalogue: Catalogue, topic_prefix
 
 
 def _options(properties: Properties, side: str, inherited: FormatOptions | None) -> FormatOptions:
-    """Return how a side is written; with the left source's format, its delimiter comes along."""
+    """Return the format options of a side; if the format is the left source's, its delimiter is inherited."""
     given = properties.options(side)
     if inherited is None or properties.text(f"{side}_DELIMITER") is not None:
         return given

@@ -54,7 +54,8 @@ def read_step(bound: BoundSource) -> ReadSource:
 
 
 def _check_formats(draft: QueryDraft, bound: list[BoundSource]) -> None:
-    """Raise if a source of single raw values is grouped or joined: its value has no place for more columns."""
+    """Raise SemanticFailure if a source of format KAFKA is grouped or joined: its value has room for a single
+    column."""
     raw = [one.source.name for one in bound if one.source.value_format == "KAFKA"]
     clause = "JOIN" if draft.query.joins else "GROUP BY" if draft.query.group_by else ""
     if raw and clause:

@@ -40,7 +40,7 @@ class SourceWindow:
 
 @dataclass(frozen=True)
 class FormatOptions:
-    """How a side of a source is written, beyond its format."""
+    """The settings of a source's key or value format, such as the delimiter."""
 
     delimiter: str = ","
     # Whether a single value column stands in an object; None: as the server's setting says.
@@ -82,7 +82,7 @@ class Source:
     value_options: FormatOptions = PLAIN_OPTIONS
 
     def columns(self) -> tuple[SchemaColumn, ...]:
-        """Return what SELECT * gives: keys, values, headers."""
+        """Return the columns of SELECT *: keys, values, headers."""
         return (*self.key, *self.value, *self.headers)
 
     def schema_text(self) -> str:
@@ -116,7 +116,7 @@ class Catalogue:
         return replace(self, types={**self.types, name: kind})
 
     def resolve_type(self, kind: SqlType, at: Position = NOWHERE) -> SqlType:
-        """Return the type with the types that CREATE TYPE named in place of their names."""
+        """Return the type with names of CREATE TYPE replaced by their types."""
         match kind:
             case CustomType(name):
                 if name not in self.types:

@@ -32,7 +32,7 @@ class Typed:
 
 
 def cast_to(typed: Typed, target: SqlType) -> Typed:
-    """Return the expression as one of the target type."""
+    """Return the expression, with a cast if it is not of the target type."""
     if typed.type == target:
         return typed
     return Typed(Cast(typed.node, target, at=typed.node.at), target, (typed,))

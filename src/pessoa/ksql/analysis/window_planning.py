@@ -10,7 +10,8 @@ DAY_MS = 86_400_000
 
 
 def plan_window(window: Window, emit: Emit | None) -> PlannedWindow:
-    """Return the window with all its times. Without GRACE it is a day less the size; with EMIT FINAL nothing."""
+    """Return the window with all its times. Without GRACE, the grace period is a day less the size; with EMIT FINAL,
+    zero."""
     size = window.size.ms
     if size <= 0:
         raise SemanticFailure("Window size must be greater than zero", window.size.at)

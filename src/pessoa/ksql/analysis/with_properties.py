@@ -70,7 +70,7 @@ class Properties:
         return (None if key is None else key.upper()), (None if value is None else value.upper())
 
     def options(self, side: str) -> FormatOptions:
-        """Return how KEY or VALUE is written."""
+        """Return the format options of KEY or VALUE."""
         delimiter = self.text(f"{side}_DELIMITER") or ","
         wrap = self.values.get("WRAP_SINGLE_VALUE") if side == "VALUE" else None
         nullable = self.text(f"{side}_PROTOBUF_NULLABLE_REPRESENTATION")
@@ -127,7 +127,7 @@ class Properties:
 
 
 def read_properties(given: tuple[Property, ...], allowed: Mapping[str, str]) -> Properties:
-    """Return the properties by name. Raises for names that there are not, and values of the wrong type."""
+    """Return the properties by name. Raises SemanticFailure for unknown names and for values of the wrong type."""
     values: dict[str, str | int | bool] = {}
     for one in given:
         name = one.name.upper()

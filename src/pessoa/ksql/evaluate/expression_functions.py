@@ -26,7 +26,7 @@ RowFunction: TypeAlias = Callable[[Row], Value]
 
 
 def compile_expression(typed: Typed, around: Surroundings) -> RowFunction:
-    """Return the function that computes the expression of a row. It raises EvaluationFailure."""
+    """Return the function that computes the expression for a row. It raises EvaluationFailure."""
     node = typed.node
     match node:
         case nodes.Literal() | nodes.TypedLiteral() | nodes.IntervalUnit():
@@ -86,7 +86,7 @@ def _arithmetic(operator: str, typed: Typed, around: Surroundings) -> RowFunctio
 
 
 def _java_text(value: Value) -> str:
-    """Return a text as Java's + shows it: null is a word."""
+    """Return a text as Java's + prints it: null becomes `null`."""
     return "null" if value is None else cast("str", value)
 
 
@@ -166,14 +166,15 @@ def _call(typed: Typed, around: Surroundings) -> RowFunction:
 
 
 def _argument(typed: Typed, around: Surroundings) -> Callable[[Row], object]:
-    """Return what computes an argument: a lambda is one function more, and a call that fails is null."""
+    """Return the function that computes an argument of a call; for a lambda, one that returns a function. A call
+    that fails gives null."""
     if isinstance(typed.node, nodes.LambdaFunction):
         return _lambda(typed.node, compile_expression(typed.children[0], around))
     return _lenient(typed, around)
 
 
 def _lenient(typed: Typed, around: Surroundings) -> RowFunction:
-    """Return what computes an operand of a call or a cast: a call or a field that fails is null."""
+    """Return the function that computes an operand of a call or a cast: a call or a field that fails gives null."""
     compute = compile_expression(typed, around)
     if not isinstance(typed.node, (nodes.Call, nodes.Dereference, nodes.Subscript)):
         return compute

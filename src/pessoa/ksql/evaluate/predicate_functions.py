@@ -113,7 +113,8 @@ def _like(operand: RowFunction, pattern: RowFunction, escape: str | None, negate
 
 
 def matches_like(text: str, pattern: str, escape: str | None = None) -> bool:
-    """Whether the text is like the pattern: % stands for any text, _ for one character. Time: text times pattern."""
+    """Return whether the text matches the LIKE pattern: % stands for any text, _ for one character. Time: text times
+    pattern."""
     signs = _signs(pattern, escape)
     position = index = 0
     star, resume = -1, 0

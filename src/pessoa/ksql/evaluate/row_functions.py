@@ -14,7 +14,8 @@ Log = Callable[[str], None]
 
 
 def or_null(compute: RowFunction, log: Log) -> RowFunction:
-    """Return the function with null for a failure: a selected column, a new key of PARTITION BY."""
+    """Return the function that gives null, and logs it, if `compute` fails: for a selected column, a new key of
+    PARTITION BY."""
 
     def computed(row: Row) -> Value:
         try:
@@ -27,7 +28,7 @@ def or_null(compute: RowFunction, log: Log) -> RowFunction:
 
 
 def condition(compute: RowFunction, log: Log) -> Callable[[Row], bool]:
-    """Return whether WHERE or HAVING lets a row through; null and a failure do not."""
+    """Return the function that decides whether a row passes WHERE or HAVING; null and a failure do not pass."""
 
     def passes(row: Row) -> bool:
         try:
@@ -40,7 +41,8 @@ def condition(compute: RowFunction, log: Log) -> Callable[[Row], bool]:
 
 
 def group_key(parts: Sequence[RowFunction], log: Log) -> Callable[[Row], tuple[Value, ...] | None]:
-    """Return the key of a row's group; None, and the row is skipped, if a part of it is null or fails."""
+    """Return the function that gives the key of a row's group; None, so that the row is skipped, if a part is null
+    or fails."""
 
     def key(row: Row) -> tuple[Value, ...] | None:
         try:

@@ -28,7 +28,7 @@ Seen: TypeAlias = tuple[Value, int]
 
 
 class AggregationFailure(Exception):
-    """An aggregate that cannot go on, such as a SUM beyond its DECIMAL: the query fails."""
+    """An aggregate cannot continue, such as a SUM that overflows its DECIMAL: the query fails."""
 
 
 @dataclass(frozen=True)

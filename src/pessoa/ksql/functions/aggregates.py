@@ -45,7 +45,7 @@ class AggregateFunction:
 
 @dataclass(frozen=True)
 class ResolvedAggregate:
-    """The aggregate of a call: what its columns are cast to, and what it gives."""
+    """The aggregate variant of a call: the types that its columns are cast to, and its result type."""
 
     name: str
     parameters: tuple[SqlType, ...]
@@ -68,7 +68,7 @@ def _row(
 
 
 def _arithmetic(kind: SqlType) -> tuple[Value, Callable[[Value, Value], Value], Callable[[Value, Value], Value]]:
-    """Return zero, plus and minus of a type: whole numbers wrap, a DECIMAL that overflows is the query's failure."""
+    """Return zero, plus and minus of a type: whole numbers wrap, a DECIMAL that overflows fails the query."""
     if isinstance(kind, Decimal):
 
         def fitted(value: Exact) -> Value:

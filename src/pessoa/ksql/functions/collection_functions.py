@@ -12,7 +12,7 @@ _ARRAY, _MAP, _LAMBDA = "ARRAY", "MAP", "LAMBDA"
 
 
 def identity(value: Value) -> object:
-    """Return what tells a value from others: lists and maps cannot be hashed."""
+    """Return a hashable form of a value, by which values are compared: lists and maps cannot be hashed."""
     if isinstance(value, list):
         return (list, *map(identity, value))
     if isinstance(value, dict):

@@ -15,7 +15,7 @@ from pessoa.ksql.types.sql_types import SqlType
 
 @dataclass(frozen=True)
 class Resolved:
-    """The variant for a call: what its arguments are cast to, and what it gives."""
+    """The function variant of a call: the types that its arguments are cast to, and its result type."""
 
     variant: Variant
     parameters: tuple[SqlType, ...]

@@ -40,7 +40,7 @@ class _Part(NamedTuple):
 
 
 class JavaTimePattern:
-    """A pattern, read once. Raises EvaluationFailure if it is none."""
+    """A parsed pattern of Java's DateTimeFormatter. Raises EvaluationFailure for a malformed pattern."""
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _LONGEST_PATTERN:
@@ -63,7 +63,7 @@ class JavaTimePattern:
         )
 
     def parse(self, text: str, zone: tzinfo) -> datetime:
-        """Return the moment that the text says, in the zone unless the text has its own."""
+        """Return the time in the text, in the given zone unless the text has its own."""
         match = self._regex.fullmatch(text)
         if match is None:
             raise EvaluationFailure(f"Text '{text}' could not be parsed with the pattern '{self.pattern}'")

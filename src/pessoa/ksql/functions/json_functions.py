@@ -40,7 +40,7 @@ def parse_json(text: str) -> Value:
 
 
 def _first_value(text: str) -> Value:
-    """Return the JSON that the text begins with; what follows it does not count, as Jackson has it."""
+    """Return the JSON value that the text begins with; text behind it is ignored, as Jackson does."""
     try:
         found: Value = _DECODER.raw_decode(text.lstrip(" \t\r\n"))[0]
     except (ValueError, RecursionError, decimal.DecimalException) as wrong:
@@ -96,7 +96,7 @@ def _extract(text: str, path: str) -> str | None:
 
 
 def _lenient(compute: Callable[..., Value]) -> Callable[..., Value]:
-    """Return the function with null for text that is not JSON."""
+    """Return the function with null as its result for text that is not JSON."""
 
     def quiet(*arguments: Value) -> Value:
         try:
@@ -152,7 +152,7 @@ def _concat(*texts: str | None) -> str | None:
 
 
 def _contains(text: str, wanted: Value) -> bool:
-    """Whether the array has the value, of the very type: 1 is not 1.0."""
+    """Return whether the array contains the value, of the very same type: 1 is not 1.0."""
     value = parse_json(text)
     if not isinstance(value, list):
         return False
@@ -162,7 +162,7 @@ def _contains(text: str, wanted: Value) -> bool:
 
 
 def json_value(value: Value, kind: SqlType) -> Value:
-    """Return the value with times as text, as JSON of people has them."""
+    """Return the value with dates and times as text, as it is written to JSON."""
     if value is None:
         return None
     match kind:

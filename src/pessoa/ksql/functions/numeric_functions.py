@@ -74,7 +74,7 @@ def _whole(types: tuple[SqlType, ...]) -> SqlType:
 def _by_kind(
     whole: Callable[[int], int], double: Callable[[float], float], exact: Callable[[decimal.Decimal], decimal.Decimal]
 ) -> list[Variant]:
-    """Return the variants of a function that gives the type which it gets."""
+    """Return the variants of a function whose result has the type of its argument."""
     return [
         variant("(INTEGER) INTEGER", lambda value: wrap_integer(whole(value))),
         variant("(BIGINT) BIGINT", lambda value: wrap_bigint(whole(value))),
@@ -96,7 +96,7 @@ def _decimal_integral(rounding: str) -> Callable[[decimal.Decimal], decimal.Deci
 
 
 def _scaled(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
-    """Return the value rounded to so many digits behind the point, with the scale that it had."""
+    """Return the value rounded to so many digits behind the point, with its own scale."""
     places = min(max(digits, -400), 400)
     return value.quantize(decimal.Decimal(1).scaleb(-places), rounding=rounding, context=_ROOM).quantize(
         value, context=_ROOM

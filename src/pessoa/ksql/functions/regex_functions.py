@@ -36,7 +36,7 @@ class Pattern(Protocol):
 
 @lru_cache(maxsize=256)
 def compile_pattern(text: str) -> Pattern:
-    """Return the compiled pattern; one that cannot be compiled is a failure."""
+    """Return the compiled pattern. Raises EvaluationFailure if it cannot be compiled."""
     import re2
 
     if len(text) > _LONGEST_PATTERN:
@@ -52,7 +52,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _searchable(text: str) -> str:
-    """Return the text with ? for halves of characters, which RE2 cannot read."""
+    """Return the text with ? for lone surrogates, which RE2 cannot read."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
@@ -80,7 +80,8 @@ def _replace(text: str, pattern: str, replacement: str) -> str:
 
 
 def _expand(found: FoundMatch, replacement: str, groups: int) -> str:
-    """Return a replacement in Java's spelling: `$1` is a group, a backslash makes the next character itself."""
+    """Return a replacement in Java's syntax with its groups filled in: `$1` is a group, a backslash escapes the next
+    character."""
     out: list[str] = []
     characters = iter(enumerate(replacement))
     for index, character in characters:

@@ -72,7 +72,7 @@ class Signature:
         return f"({', '.join(shown)}) {self.result}"
 
     def match(self, arguments: Sequence[Argument]) -> Match | None:
-        """Return how a call with these arguments fits; None if it does not."""
+        """Return the match of a call with these arguments, with its cost; None if they do not fit."""
         fixed = len(self.parameters) - (1 if self.variadic else 0)
         if len(arguments) < fixed or (len(arguments) > fixed and not self.variadic):
             return None
@@ -100,7 +100,7 @@ _WIDTHS = {"INTEGER": 0, "BIGINT": 1, "DOUBLE": 3}
 
 
 def _distance(source: SqlType, target: SqlType) -> int:
-    """Return how far a cast goes: INTEGER is nearer to BIGINT than to DOUBLE."""
+    """Return the cost of a cast: INTEGER is nearer to BIGINT than to DOUBLE."""
     if not (is_number(source) and is_number(target)):
         return 10
     widths = [2 if isinstance(kind, Decimal) else _WIDTHS[str(kind)] for kind in (source, target)]
@@ -158,7 +158,7 @@ def _filled(kind: SqlType, bound: dict[str, SqlType], argument: SqlType) -> SqlT
 
 
 def parse_signature(text: str) -> Signature:
-    """Return the signature that the text says."""
+    """Return the signature that the text describes."""
     words = _WORD.findall(text)
     reader = _Reader(words)
     parameters, variadic = reader.parameters()

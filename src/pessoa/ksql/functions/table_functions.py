@@ -17,7 +17,7 @@ def _explode(values: list[Value] | None) -> list[Value]:
 
 
 def _cube(values: list[Value] | None) -> list[Value]:
-    """Return every combination of the values and nulls in their places; a null has only itself."""
+    """Return every combination in which each value is kept or replaced by null; a null stays null."""
     if not values:
         return []
     if len(values) > _MOST_CUBED:

@@ -47,7 +47,7 @@ MODULE_PREFIX = "pessoa_user_functions_"
 
 
 def user_modules() -> list[ModuleType]:
-    """Return the modules of all files of users that were loaded."""
+    """Return the modules that were loaded from users' files."""
     return [module for name, module in list(sys.modules.items()) if name.startswith(MODULE_PREFIX)]
 
 
@@ -126,7 +126,7 @@ def _add_function(
 
 
 def _guarded(function: Callable[..., object]) -> Callable[..., object]:
-    """Return the function with its exceptions as failures of an evaluation, which the processing log shows."""
+    """Return the function with its exceptions turned into EvaluationFailure, which the processing log shows."""
 
     def guarded(*values: object) -> object:
         try:

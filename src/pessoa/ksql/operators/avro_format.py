@@ -146,7 +146,8 @@ def _decimal(value: object, kind: Decimal) -> Value:
 
 
 def _primitive(value: object, kind: SqlType) -> Value:
-    """Return the value of a column; numbers widen, times become numbers, a STRING takes any primitive."""
+    """Return the value converted to the column's type: numbers widen, times become numbers, a STRING takes any
+    primitive."""
     match value:
         case datetime.datetime():
             value = (value - _EPOCH) // datetime.timedelta(milliseconds=1)
@@ -266,7 +267,7 @@ class RegistryAvroCodec:
         return self._writer
 
     def _given_names(self, schema_id: int) -> list[str]:
-        """Return the names that the schema has for the columns, which may differ in case."""
+        """Return the names of the columns in the schema, which may differ in case."""
         schema = self._schemas.by_id(schema_id)
         assert schema is not None
         tree = json.loads(schema.text)

@@ -44,11 +44,11 @@ _FIELDS = {
 
 
 class FailedAssertion(Exception):
-    """What an ASSERT says is not so."""
+    """An ASSERT statement does not hold."""
 
 
 def assert_source(statement: AssertSource, catalogue: Catalogue) -> None:
-    """Raise FailedAssertion unless the source is defined like this; properties that are not given may be anything."""
+    """Raise FailedAssertion unless the source has this definition; properties that are not given are not compared."""
     wanted = statement.definition
     known = catalogue.find(wanted.name, statement.at)
     given = {one.name.upper() for one in wanted.properties}
@@ -109,7 +109,7 @@ class AssertedRows:
         self._expected.append((source, record, insert.rowtime is not None))
 
     def check(self, records: Mapping[str, Sequence[KafkaRecord]]) -> None:
-        """Raise FailedAssertion unless the records of each topic begin with what was expected."""
+        """Raise FailedAssertion unless the records of each topic begin with the expected ones."""
         taken: dict[str, int] = {}
         for source, wanted, is_timed in self._expected:
             number = taken.get(source.topic, 0)

@@ -34,7 +34,7 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 
 
 class CaseCodec:
-    """Both sides of a topic, between JSON and bytes."""
+    """The codec of a topic's key and value, between JSON and bytes."""
 
     def __init__(self, source: Source, schemas: SchemaSource, wraps: bool = True) -> None:
         self.source = source
@@ -44,7 +44,7 @@ class CaseCodec:
         self._keys = KeyCodec(self._codecs["key"], source.window)
 
     def record(self, case: CaseRecord, offset: int, timestamp_ms: int, partitions: int) -> KafkaRecord:
-        """Return the record that a case puts in; its partition is that of its key, unless the case says it."""
+        """Return the input record of a case; its partition is computed from its key, unless the case names it."""
         inner = self._bytes("key", case.key, case.key_schema_id)
         key = inner
         if case.window is not None and inner is not None:
@@ -118,7 +118,7 @@ def _values(value: Json, side: Side) -> list[Value]:
 
 
 def shown_values(values: Sequence[Value], side: Side) -> Json:
-    """Return columns as JSON: an object, or the bare value where the format has it so."""
+    """Return columns as JSON: an object, or the bare value if the format writes a single column so."""
     shown: list[object] = []
     for column, value in zip(side.columns, values, strict=True):
         writer = json_writer(column.type)
@@ -130,14 +130,14 @@ def shown_values(values: Sequence[Value], side: Side) -> Json:
 
 
 def expected_json(payload: Payload) -> Json:
-    """Return what a case expects, as it is compared."""
+    """Return the expected payload of a case in the form in which it is compared."""
     if isinstance(payload, CaseBytes):
         return payload.data.hex()
     return None if payload is None else cast("Json", _DECODER.decode(payload))
 
 
 def same_json(first: Json, second: Json) -> bool:
-    """Whether two values are the same: 1 and 1.0 are, true and 1 are not; the order of fields does not count."""
+    """Return whether two values are the same: 1 and 1.0 are, true and 1 are not; the order of fields does not count."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(same_json(one, second[name]) for name, one in first.items())
     if isinstance(first, list) and isinstance(second, list):

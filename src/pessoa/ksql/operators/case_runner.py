@@ -34,7 +34,7 @@ DEFAULT_PARTITIONS = 4
 
 
 class CaseFailure(Exception):
-    """What came is not what the case expects."""
+    """The output of a case is not the expected one."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class OpenCase:
         self.asserted = AssertedRows(self.settings, self.schemas)
 
     def source_of(self, topic: str) -> Source:
-        """Return the stream or table that says how a topic is written: the one that is called so, or reads it."""
+        """Return the stream or table by whose formats a topic is written: one that no query writes, if there is one."""
         found = [one for one in self.catalogue.sources.values() if one.topic == topic]
         if not found:
             raise CaseFailure(f"no stream or table has the topic {topic}")
@@ -70,7 +70,7 @@ class OpenCase:
         return next((count for count in found if count is not None), DEFAULT_PARTITIONS)
 
     def input_records(self) -> list[KafkaRecord]:
-        """Return the records that go in, in order: those of INSERT, then those of the case."""
+        """Return the input records, in order: those of INSERT, then those of the case."""
         codecs: dict[str, CaseCodec] = {}
         offsets: dict[tuple[str, int], int] = defaultdict(int)
         found: list[KafkaRecord] = []
@@ -118,7 +118,7 @@ MakeQuery: TypeAlias = "Callable[[LogicalPlan, QuerySettings, SchemaSource, Mapp
 
 
 def run_case(case: Case, make_query: MakeQuery = InProcessQuery) -> None:
-    """Run a case in process."""
+    """Run a case in process. Raises CaseFailure if its output is not the expected one."""
     if case.error is not None:
         _expect_error(case, make_query)
         return
@@ -174,7 +174,7 @@ def _run(opened: OpenCase, make_query: MakeQuery) -> tuple[dict[str, list[KafkaR
 
 
 def _all_records(opened: OpenCase, written: Mapping[str, list[KafkaRecord]]) -> dict[str, list[KafkaRecord]]:
-    """Return the records of each topic: those that went in, then those that queries wrote."""
+    """Return the records of each topic: the input records, then those that queries wrote."""
     found: dict[str, list[KafkaRecord]] = defaultdict(list)
     for record in opened.input_records():
         found[record.topic].append(record)
@@ -198,7 +198,8 @@ def _written(
 
 
 def check_outputs(opened: OpenCase, written: dict[str, list[KafkaRecord]]) -> None:
-    """Compare what was written with what the case expects. A topic that other queries read may be left out of it."""
+    """Raise CaseFailure unless the written records are the expected ones. A topic that other queries read may be
+    left out of the case."""
     if opened.case.outputs is None:
         return
     expected: dict[str, list[CaseRecord]] = defaultdict(list)
@@ -261,7 +262,7 @@ def _same(codec: CaseCodec, wanted: CaseRecord, came: KafkaRecord) -> bool:
 
 
 def check_rows(opened: OpenCase, rows: list[ResultRow]) -> None:
-    """Compare the rows of the push query."""
+    """Raise CaseFailure unless the rows of the push query are the expected ones."""
     expected = opened.case.rows
     if expected is None:
         return
@@ -284,7 +285,7 @@ def _one(side: Side, index: int) -> Side:
 
 
 def check_log(case: Case, failures: list[ProcessingFailure]) -> None:
-    """Compare the processing log, if the case has one."""
+    """Raise CaseFailure unless the processing log is the expected one, if the case has one."""
     if case.log is None:
         return
     shown = "\n  ".join(f"{int(one.kind)} {one.message}" for one in failures) or "nothing"

@@ -19,7 +19,7 @@ PartitionKey = Callable[[Event], bytes | None]
 
 @dataclass
 class InputProgram:
-    """How the records of an input become events of a task."""
+    """The functions that turn records of an input into events of a task."""
 
     stage_input: StageInput
     read: Callable[[KafkaRecord], Event | None]
@@ -47,7 +47,7 @@ class FinalOutput:
 
 
 class _PreparedInput:
-    """An input whose links are bound: a record in, events out."""
+    """An input whose operators are bound: it turns a record into events."""
 
     def __init__(self, program: InputProgram, place: Place) -> None:
         self.program = program
@@ -97,7 +97,7 @@ class CompiledStage:
         return self._has_state
 
     def events(self, input_index: int, record: KafkaRecord) -> list[tuple[Event, bytes | None]]:
-        """Return what `prepare` does, before it is made bytes: events, and what decides about their task."""
+        """Return the result of `prepare` before it is packed: events, and the key that decides about their task."""
         self._place.set(record.topic, record.partition, record.offset)
         one = self._inputs[input_index]
         events = one.events(record)
@@ -161,7 +161,7 @@ class StageTask:
         return OutputRecord(key, self._packer.pack(event), event.timestamp_ms, (), key)
 
     def results(self, events: list[Event]) -> list[tuple[ResultRow, OutputRecord | None]]:
-        """Return the rows of the result, with their records unless it is a push query's."""
+        """Return the rows of the result, with their records unless the query is a push query."""
         output = self._output
         assert isinstance(output, FinalOutput)
         rows = [output.projection.result(event) for event in events]

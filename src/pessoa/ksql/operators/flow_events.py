@@ -16,9 +16,10 @@ from pessoa.ksql.types.sql_types import SqlType
 
 @dataclass(slots=True)
 class Event:
-    """Of a stream, `row` None is a record without a value; of a table, a row that is gone. `old` is what the row was.
+    """A record of a stream or a change of a table's row. `row` None is a stream's record without a value, or the
+    deletion of a table's row. `old` is the row before the change.
 
-    `old` is only there where an operator above asks for it. Rows have the columns of the key, too.
+    `old` is only set where an operator above needs it. Rows contain the columns of the key, too.
     """
 
     key: Keys | None
@@ -34,7 +35,7 @@ Emit: TypeAlias = Callable[[Event], None]
 
 @dataclass(frozen=True)
 class FlowShape:
-    """What the events of a flow are like."""
+    """The columns and the key of a flow's events, and whether they are a table's changes."""
 
     is_table: bool
     # For each column of the key, the names that rows have for it; the first is the one that is written.
@@ -44,7 +45,7 @@ class FlowShape:
     windowed: bool = False
 
     def key_row(self, event: Event) -> Row:
-        """Return a row that has the key alone: what is left of a row that is gone."""
+        """Return a row with the columns of the key alone: for the deletion of a row."""
         row: Row = {}
         if event.key is not None:
             for names, value in zip(self.key_names, event.key, strict=True):
@@ -90,7 +91,7 @@ class EventPacker:
 
 
 class Place:
-    """Where the record is that is being processed, for the processing log."""
+    """The position of the record that is being processed, for the processing log."""
 
     def __init__(self, settings: QuerySettings) -> None:
         self._settings = settings
@@ -105,7 +106,7 @@ class Place:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What operators of one task share."""
+    """The state store and the record position that operators of one task share."""
 
     state: StateStore
     place: Place

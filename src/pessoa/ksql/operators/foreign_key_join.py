@@ -71,7 +71,7 @@ def order_link(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> L
 
 
 class _Place(NamedTuple):
-    """The state keys of one foreign key."""
+    """The keys of the state store for one foreign key."""
 
     foreign: bytes
 

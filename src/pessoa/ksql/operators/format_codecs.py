@@ -33,20 +33,20 @@ from pessoa.serde.schema_problems import DataProblem
 
 
 class CodecFailure(Exception):
-    """Bytes that are no value of the columns, or values that the format cannot hold."""
+    """Bytes cannot be decoded as the columns, or the format cannot hold the values."""
 
 
 class Codec(Protocol):
     def decode(self, data: bytes | None) -> list[Value] | None:
-        """Return the values of the columns; None if all of it is null."""
+        """Return the values of the columns; None if the key or value is null as a whole."""
 
     def encode(self, values: Sequence[Value] | None) -> bytes | None:
-        """Return the bytes of the values; None if all of it is null."""
+        """Return the bytes of the values; None if the key or value is null as a whole."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What a codec is made for: one side of a topic."""
+    """The key or the value of a topic, for which a codec is made: its format and columns."""
 
     topic: str
     is_key: bool
@@ -58,7 +58,7 @@ class Side:
 
     @property
     def wrapped(self) -> bool:
-        """Whether columns stand in an object of their names."""
+        """Whether the columns are fields of an object, with their names."""
         if len(self.columns) != 1:
             return True
         if self.is_key:
@@ -71,7 +71,7 @@ class Side:
 
 
 def side_codec(side: Side, schemas: SchemaSource) -> Codec:
-    """Return the codec of a side; formats with a registry register their schema when they write first."""
+    """Return the codec of a side; formats with a registry register their schema at the first write."""
     if side.format == "NONE" or not side.columns:
         return NoneCodec()
     if side.format == "KAFKA":
@@ -109,7 +109,7 @@ def value_side(source: Source, wraps: bool = True) -> Side:
 
 
 class NoneCodec:
-    """No columns: bytes are not looked at, and none are written."""
+    """The codec for no columns: it ignores the bytes that it reads, and writes none."""
 
     def decode(self, data: bytes | None) -> list[Value] | None:
         return None if data is None else []
@@ -168,7 +168,7 @@ _LAST_MS = 2**63 - 1
 
 
 class KeyCodec:
-    """A key with its window."""
+    """The codec of a key with its window."""
 
     def __init__(self, codec: Codec, window: SourceWindow | None) -> None:
         self._codec = codec

@@ -27,7 +27,7 @@ def group_key_function(keys: Sequence[tuple[str, Typed]], around: Surroundings, 
 
 
 def stream_grouping_link(group: GroupKey) -> Link:
-    """Give every event of a stream the key of its group; without one it is left out."""
+    """Return the operator that gives every event of a stream the key of its group; events without one are dropped."""
 
     def bind(_: TaskContext, emit: Emit) -> Emit:
         def take(event: Event) -> None:
@@ -41,7 +41,8 @@ def stream_grouping_link(group: GroupKey) -> Link:
 
 
 def table_grouping_link(group: GroupKey) -> Link:
-    """Split a change of a table's row into changes of groups: one if the group is the same, else old before new."""
+    """Return the operator that splits a change of a table's row into changes of groups: one if the group is the
+    same, else the old group's before the new one's."""
 
     def bind(_: TaskContext, emit: Emit) -> Emit:
         def take(event: Event) -> None:

@@ -49,7 +49,7 @@ class GroupAggregates:
             raise QueryFailure(str(failure)) from failure
 
     def undo(self, states: States, row: Row) -> States:
-        """Return the states without what the row gave; every aggregate of a table's query can do that."""
+        """Return the states without the row's contribution; every aggregate of a table's query supports that."""
         found: States = []
         try:
             for one, state, arguments in zip(self._aggregates, states, self._arguments, strict=True):
@@ -67,19 +67,19 @@ class GroupAggregates:
             raise QueryFailure(str(failure)) from failure
 
     def row(self, key: Keys, states: States) -> Row:
-        """Return the group's row."""
+        """Return the group's row: its key and the results of the aggregates."""
         row: Row = dict(zip(self._key_names, key, strict=True))
         for name, one, state in zip(self._names, self._aggregates, states, strict=True):
             row[name] = one.result(state)
         return row
 
     def to_list(self, states: States) -> list[object]:
-        """Return the states as what `pack` takes."""
+        """Return the states in a form that `pack` accepts."""
         return cast("list[object]", plain(states)) if self._plain else states
 
 
 def _limited(resolved: ResolvedAggregate, settings: QuerySettings) -> Aggregate:
-    """Return the aggregate; lists and sets with the limits that the server has."""
+    """Return the aggregate; for lists and sets, with the limits of the server's settings."""
     if resolved.name == "COLLECT_LIST" and settings.number(COLLECT_LIST_LIMIT) is not None:
         return aggregate_states.listing(settings.number(COLLECT_LIST_LIMIT))
     if resolved.name == "COLLECT_SET" and settings.number(COLLECT_SET_LIMIT) is not None:

@@ -34,7 +34,7 @@ class InProcessQuery:
         partitions: Mapping[str, int] | int = 1,
         make_state: MakeState | None = None,
     ) -> None:
-        """`partitions` are those of the source topics, by topic, or one number for all."""
+        """`partitions` are the partition counts of the source topics, by topic, or one number for all."""
         topology = build_topology(plan, settings, schemas)
         self.plan = plan
         self.stages = tuple(cast("CompiledStage", stage) for stage in topology.stages)
@@ -65,7 +65,7 @@ class InProcessQuery:
 
     @property
     def is_finished(self) -> bool:
-        """Whether LIMIT is reached: nothing more comes out."""
+        """Whether LIMIT is reached: no more rows are returned."""
         return self._left is not None and self._left <= 0
 
     def take(self, record: KafkaRecord) -> list[OutputRecord]:

@@ -22,7 +22,7 @@ from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 
 def inserted_row(insert: PlannedInsert, around: Surroundings) -> tuple[dict[str, Value], int]:
-    """Return the values by column, and the record's time. Raises SemanticFailure if one cannot be computed."""
+    """Return the values by column, and the record's time. Raises SemanticFailure if a value cannot be computed."""
     try:
         row = {name: compile_expression(typed, around)({}) for name, typed in insert.columns}
         time = around.now_ms if insert.rowtime is None else compile_expression(insert.rowtime, around)({})

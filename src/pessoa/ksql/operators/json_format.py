@@ -53,7 +53,7 @@ _MOST_DIGITS = 400
 
 
 def json_reader(kind: SqlType) -> Reader:
-    """Return the function that makes a column's value of JSON; null is null in every type."""
+    """Return the function that converts JSON to a column's value; null is null in every type."""
     found = _reader(kind)
     return lambda value: None if value is None else found(value)
 
@@ -182,7 +182,7 @@ def _decimal(value: Json, kind: Decimal) -> Value:
 
 
 def json_text(value: Json) -> str:
-    """Return what a STRING column makes of any JSON."""
+    """Return any JSON as the value of a STRING column."""
     match value:
         case str():
             return value
@@ -233,7 +233,7 @@ _PRIMITIVES: dict[SqlType, Reader] = {
 
 
 def json_writer(kind: SqlType) -> Writer | None:
-    """Return what makes a value one that msgspec writes as it should be; None if it is one already."""
+    """Return the function that converts a value to what msgspec can write; None if no conversion is needed."""
     match kind:
         case Array(element):
             each = json_writer(element)
@@ -258,7 +258,8 @@ def json_writer(kind: SqlType) -> Writer | None:
 
 
 def _finite(value: Value) -> object:
-    """Return a double; JSON has no infinities, so Jackson writes their names."""
+    """Return a double, or its name if it is infinite or NaN: JSON has no such numbers, and Jackson writes their
+    names."""
     return value if value is None or math.isfinite(cast("float", value)) else double_text(cast("float", value))
 
 
@@ -349,7 +350,8 @@ _SCHEMAS: dict[SqlType, dict[str, object]] = {
 
 
 class RegistryJsonCodec:
-    """JSON behind the magic byte and the id of its schema; what the schema says is not checked, as in the JVM."""
+    """JSON behind the magic byte and the id of its schema; the data is not validated against the schema, as in the
+    JVM."""
 
     def __init__(self, side: Side, schemas: SchemaSource) -> None:
         self._side = side

@@ -8,7 +8,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the 32-bit hash, unsigned."""
+    """Return the 32-bit murmur2 hash of Kafka's partitioner, unsigned."""
     length = len(data)
     h = _SEED ^ length
     whole = length & ~3

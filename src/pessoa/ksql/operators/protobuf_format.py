@@ -273,7 +273,7 @@ def _fill_time(target: Plain, kind: SqlType, value: int) -> None:
 
 
 class ProtobufColumnsCodec:
-    """PROTOBUF_NOSR: bare messages of the schema that the columns say."""
+    """PROTOBUF_NOSR: bare messages of the schema that follows from the columns."""
 
     def __init__(self, side: Side, text: str | None = None) -> None:
         self._columns = [(column.name, column.type) for column in side.columns]

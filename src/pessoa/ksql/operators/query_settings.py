@@ -16,7 +16,7 @@ COLLECT_SET_LIMIT = "ksql.functions.collect_set.limit"
 
 
 class StillSurroundings:
-    """A clock that stands still and repeatable random numbers: for cases and tests."""
+    """A clock that never advances and repeatable random numbers: for cases and tests."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self.now_ms = now_ms
@@ -43,6 +43,6 @@ class QuerySettings:
         return self.properties.get(name, str(default)).lower() == "true"
 
     def number(self, name: str) -> int | None:
-        """Return a limit; None if there is none."""
+        """Return a numeric limit; None if it is not set or negative."""
         found = self.properties.get(name)
         return None if found is None or int(found) < 0 else int(found)

@@ -21,7 +21,8 @@ class KafkaRecord(NamedTuple):
 
 
 class OutputRecord(NamedTuple):
-    """A record to write. Its partition is that of `partition_key`: a windowed key lies where its inner key does."""
+    """A record to write. Its partition is computed from `partition_key`: a windowed key goes to the partition of its
+    inner key."""
 
     key: bytes | None
     value: bytes | None
@@ -32,7 +33,7 @@ class OutputRecord(NamedTuple):
 
 
 class FailureKind(IntEnum):
-    """The types of entries that the processing log has; the numbers are ksqlDB's."""
+    """The types of entries in the processing log; the numbers are ksqlDB's."""
 
     DESERIALISATION = 0
     PROCESSING = 1
@@ -41,7 +42,8 @@ class FailureKind(IntEnum):
 
 
 class ProcessingFailure(NamedTuple):
-    """What could not be done with a record; the query goes on without it, or with null in its place."""
+    """An error with one record, for the processing log; the query continues without the record, or with null in its
+    place."""
 
     kind: FailureKind
     message: str
@@ -52,4 +54,4 @@ class ProcessingFailure(NamedTuple):
 
 
 class QueryFailure(Exception):
-    """The query cannot go on: an aggregate overflowed, or a setting makes every bad record an error."""
+    """The query cannot continue: an aggregate overflowed, or a setting makes every bad record an error."""

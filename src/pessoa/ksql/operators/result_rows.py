@@ -21,7 +21,7 @@ from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 
 class ResultRow(NamedTuple):
-    """A row of the result. Of a persistent query the key stands apart; a push query has all columns in `values`."""
+    """A row of the result. For a persistent query the key is separate; a push query has all columns in `values`."""
 
     key: Keys | None
     # Of a tombstone: null in every column that is not the key's.

@@ -23,7 +23,8 @@ Link: TypeAlias = Callable[[TaskContext, Emit], Emit]
 
 
 def filter_link(typed: Typed, is_table: bool, around: Surroundings, place: Place) -> Link:
-    """WHERE and HAVING. A stream's row goes on or not; a table's row that no longer passes is deleted."""
+    """Return the operator of WHERE and HAVING. A stream's row passes or is dropped; a table's row that no longer
+    passes is deleted."""
     compute = compile_expression(typed, around)
     passes = condition(compute, place.log)
     # What failed for the old row was logged when it was new.
@@ -50,7 +51,8 @@ def filter_link(typed: Typed, is_table: bool, around: Surroundings, place: Place
 
 
 def flat_map_link(calls: Sequence[tuple[str, Typed]], around: Surroundings, place: Place) -> Link:
-    """EXPLODE and its like: a row for each element, the calls beside one another, padded with null."""
+    """Return the operator of EXPLODE and other table functions: a row for each element, the calls beside one
+    another, padded with null."""
     compiled = [(name, or_null(compile_expression(typed, around), place.log)) for name, typed in calls]
     names = [name for name, _ in compiled]
 
@@ -69,7 +71,7 @@ def flat_map_link(calls: Sequence[tuple[str, Typed]], around: Surroundings, plac
 
 
 def rekey_link(keys: Sequence[tuple[str, Typed]], shape: FlowShape, around: Surroundings, place: Place) -> Link:
-    """PARTITION BY: a new key. If all of it is null, so is the key; the row goes on in any case."""
+    """Return the operator of PARTITION BY: a new key, null if all its parts are. The row is sent on in any case."""
     compiled = [or_null(compile_expression(typed, around), place.log) for _, typed in keys]
     # Of a record without a value only its key is known.
     of_key = [_uses_only(typed, {name for names in shape.key_names for name in names}) for _, typed in keys]
@@ -95,7 +97,7 @@ def _uses_only(typed: Typed, names: set[str]) -> bool:
 
 
 def key_function(typed: Typed, shape: FlowShape, around: Surroundings, place: Place) -> Callable[[Event], Value]:
-    """Return the function for an event's join key: the event's own key if ON names that."""
+    """Return the function for an event's join key: the event's own key if ON names it."""
     if isinstance(typed.node, Column) and len(shape.key_names) == 1 and typed.column in shape.key_names[0]:
         # Behind an outer join the column of the side that is missing is null, and the key is not.
         return lambda event: None if event.key is None else event.key[0]
@@ -104,12 +106,12 @@ def key_function(typed: Typed, shape: FlowShape, around: Surroundings, place: Pl
 
 
 def row_functions(typed: Sequence[Typed], around: Surroundings, place: Place) -> list[RowFunction]:
-    """Return the functions for columns; one that fails gives null and is logged."""
+    """Return the functions for columns; a failure gives null and is logged."""
     return [or_null(compile_expression(one, around), place.log) for one in typed]
 
 
 def merged(left: Row | None, right: Row | None, names: Sequence[str] = (), key: Value = None) -> Row:
-    """Return the row of a join; a side that is missing has no columns, and reads as null."""
+    """Return the row of a join; the columns of a missing side are absent, and read as null."""
     row: Row = {**(left or {}), **(right or {})}
     for name in names:
         row[name] = key

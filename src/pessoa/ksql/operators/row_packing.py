@@ -81,7 +81,7 @@ class RowShape:
         return f"RowShape({', '.join(self.names)})"
 
     def to_list(self, row: Row | None) -> list[object] | None:
-        """Return a row as what `pack` takes."""
+        """Return a row in a form that `pack` accepts."""
         if row is None:
             return None
         if self._plain:
@@ -96,7 +96,7 @@ Keys: TypeAlias = "tuple[Value, ...]"
 
 
 def key_packer(kinds: Sequence[SqlType]) -> Callable[[Keys], bytes]:
-    """Return the function that makes the bytes under which a key's state is kept."""
+    """Return the function that encodes a key as the bytes under which its state is stored."""
     if any(has_decimal(kind) for kind in kinds):
         return lambda key: _ENCODER.encode(plain(key))
     return _ENCODER.encode

@@ -9,7 +9,8 @@ AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 
 
 class KnownSchema(NamedTuple):
-    """A schema of the registry; `references` are the texts of what it refers to, what is needed first."""
+    """A schema of the registry; `references` are the texts of the schemas that it refers to, in the order in which
+    they must be loaded."""
 
     id: int
     # AVRO, JSON or PROTOBUF
@@ -19,14 +20,14 @@ class KnownSchema(NamedTuple):
 
 
 class SchemaSource(Protocol):
-    """A registry as codecs ask it. An answer about an id is final; callers keep it."""
+    """The operations of a schema registry that codecs use. The schema of an id never changes; callers cache it."""
 
     def by_id(self, schema_id: int) -> KnownSchema | None: ...
 
     def latest_of_subject(self, subject: str) -> KnownSchema | None: ...
 
     def register(self, subject: str, schema_type: str, text: str) -> int:
-        """Return the id of the schema, which the subject has from then on."""
+        """Register the schema under the subject, and return its id."""
 
 
 class MemorySchemas:

@@ -83,7 +83,7 @@ class SessionAggregation:
         return cast("States", unpack(data))
 
     def _merge(self, event: Event, windows: list[TimeWindow], near: list[TimeWindow], merged: TimeWindow) -> None:
-        """Make one session of the row and of those near it, and send what changed."""
+        """Merge the row and the sessions near it into one session, and emit the changes."""
         key, row = event.key, event.row
         assert key is not None
         assert row is not None
@@ -114,7 +114,7 @@ class SessionAggregation:
         self._emit(Event(event.key, row, merged.end_ms, merged, replaced, event.headers))
 
     def _close(self, now: int) -> None:
-        """Forget the sessions that nothing can join any more; with EMIT FINAL, send them."""
+        """Remove the sessions that no further row can join; with EMIT FINAL, emit them."""
         for end, member in self._index.pop_before(now - self._open_ms):
             key_values, start = cast("tuple[list[Value], int]", unpack(member))
             key, due = tuple(key_values), TimeWindow(start, end)

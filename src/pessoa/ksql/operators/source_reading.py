@@ -41,7 +41,7 @@ from pessoa.ksql.types.time_text import moment_ms
 def timestamp_reader(
     kind_name: str | None, pattern: str | None, columns: tuple[SchemaColumn, ...]
 ) -> TimeReader | None:
-    """Return what makes a record's time of its TIMESTAMP column; None if there is no such column."""
+    """Return the function that reads a record's time from its TIMESTAMP column; None if there is no such column."""
     if kind_name is None:
         return None
     kind = next(column.type for column in columns if column.name == kind_name)

@@ -18,7 +18,7 @@ class InputNode:
     index: int
 
     def bind(self, context: TaskContext, emit: Emit) -> dict[int, Emit]:
-        """Return what takes the events of each input, by its index."""
+        """Return the functions that take the events of each input, by its index."""
         return {self.index: emit}
 
 

@@ -11,12 +11,12 @@ from typing import Protocol
 
 class StateStore(Protocol):
     def get(self, name: str, key: bytes) -> bytes | None:
-        """Return what was put under the key of the store of this name; None if nothing is there."""
+        """Return the value of the key in the store of this name; None if it has none."""
 
     def put(self, name: str, key: bytes, value: bytes) -> None: ...
 
     def delete(self, name: str, key: bytes) -> None:
-        """Remove what is under the key, if anything is."""
+        """Remove the value of the key, if it has one."""
 
 
 class MemoryState:

@@ -14,7 +14,7 @@ from pessoa.ksql.operators.task_rows import TaskRow
 
 
 def merge_in_stream_order(rows: Iterable[TaskRow]) -> Iterator[TaskRow]:
-    """Return the rows of one task in the order in which it takes them; rows of one record keep their order."""
+    """Yield the rows of one task in the order in which it must process them; rows of one record keep their order."""
     queues: dict[tuple[int, int], list[TaskRow]] = defaultdict(list)
     for row in rows:
         queues[row.input, row.partition].append(row)

@@ -45,7 +45,7 @@ class StreamStreamRule:
 
 
 class StreamStreamJoin:
-    """The join in one task; `take(side, event)` with the event's key being the join's."""
+    """The join in one task: `take(side, event)` expects events whose key is the join key."""
 
     def __init__(self, rule: StreamStreamRule, context: TaskContext, emit: Emit) -> None:
         self._rule = rule
@@ -90,7 +90,7 @@ class StreamStreamJoin:
         return [] if data is None else cast("list[Waiting]", unpack(data))
 
     def _match(self, side: int, keys: Keys, event: Event, start_ms: int, end_ms: int) -> bool:
-        """Send a row for every partner in the time from start to end, in order of time."""
+        """Emit a row for every partner between the two times, in order of time. Return whether there was one."""
         other = 1 - side
         partners: list[tuple[int, Row]] = []
         for span in range(start_ms // self._span_ms, end_ms // self._span_ms + 1):
@@ -128,7 +128,7 @@ class StreamStreamJoin:
         self._index.add(time + self._reach[side][1], pack_any([side, keys, window, time]))
 
     def _close(self, now: int) -> None:
-        """Forget the rows whose windows are closed; with GRACE, send those that had no partner."""
+        """Remove the rows whose windows are closed; with GRACE, emit those that had no partner."""
         for _, member in self._index.pop_before(now - self._grace_ms):
             side, keys, window, time = cast("tuple[int, Keys, list[int] | None, int]", unpack(member))
             key = tuple(keys)

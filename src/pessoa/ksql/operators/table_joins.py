@@ -72,7 +72,7 @@ def table_table_join(
         emit(Event(event.key, joined(side, event.row, other, key), time, event.window, old, event.headers))
 
     def _counts(side: int, event: Event, before: StoredRow | None, partner: StoredRow | None) -> bool:
-        """Whether the change can affect the result: not if a required partner is missing before and after."""
+        """Return whether the change can affect the result: not if a required partner is missing before and after."""
         if partner is not None:
             return True
         return keeps[side] and not (event.row is None and before is None)

@@ -18,7 +18,7 @@ class StoredRow(NamedTuple):
 
 
 class TableRows:
-    """The rows of a table in a store of this name."""
+    """The rows of a table in the state store of this name."""
 
     def __init__(self, name: str, shape: FlowShape) -> None:
         self._name = name
@@ -35,7 +35,7 @@ class TableRows:
         return StoredRow(cast("int", timestamp), row)
 
     def put(self, state: StateStore, event: Event) -> None:
-        """Remember the event's row; forget the key if the row is gone."""
+        """Store the event's row; delete the stored row if the event is a deletion."""
         assert event.key is not None
         key = self._keys.of(event.key, event.window)
         if event.row is None:
@@ -45,7 +45,7 @@ class TableRows:
 
 
 def remember_link(name: str, shape: FlowShape) -> Link:
-    """Give every change of a table the row that it replaces."""
+    """Return the operator that adds to every change of a table the row that it replaces."""
     rows = TableRows(name, shape)
 
     def bind(context: TaskContext, emit: Emit) -> Emit:

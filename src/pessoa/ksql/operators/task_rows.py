@@ -25,7 +25,7 @@ class TaskRow(NamedTuple):
     payload: bytes
 
     def task(self, task_count: int) -> int:
-        """The number of the task that processes the row."""
+        """Return the number of the task that processes the row."""
         return self.partition if self.partition_key is None else partition_of(self.partition_key, task_count)
 
     def to_bytes(self) -> bytes:

@@ -26,7 +26,7 @@ def _key(kind: bytes, time_ms: int) -> bytes:
 
 
 class TimeIndex:
-    """Members by times from 0 on."""
+    """An index of members, which are bytes, by their times, which begin at 0."""
 
     def __init__(self, state: StateStore, name: str) -> None:
         self._state = state
@@ -79,7 +79,7 @@ class TimeIndex:
         return time
 
     def pop_before(self, end_ms: int) -> Iterator[tuple[int, bytes]]:
-        """Return all members with a time below the end, in order of time and arrival, and forget them."""
+        """Yield all members with a time below the end, in order of time and arrival, and remove them."""
         while True:
             first = self._state.get(self._name, _FIRST)
             if first is None or int.from_bytes(first, "big") >= end_ms:

@@ -36,13 +36,14 @@ class StageInput:
 
     @property
     def topic(self) -> str:
-        """The topic's name; of an internal one, its suffix."""
+        """The topic's name; for an internal topic, its suffix."""
         return self.internal if self.source is None else self.source.topic
 
 
 @dataclass(frozen=True)
 class StageOutput:
-    """Where the records of a stage go: the query's sink (a source, or None for a push query), or an internal topic."""
+    """The destination of a stage's records: the query's sink (a source, or None for a push query), or an internal
+    topic."""
 
     sink: Source | None = None
     internal: str = ""
@@ -50,7 +51,7 @@ class StageOutput:
 
 class Task(Protocol):
     def take(self, row: TaskRow) -> list[OutputRecord]:
-        """Return the records that the row gives; its effects are in the state. Rows come in stream order."""
+        """Process a row: return its output records, and update the state. Rows must arrive in stream order."""
 
 
 class Stage(Protocol):
@@ -62,7 +63,7 @@ class Stage(Protocol):
 
     @property
     def has_state(self) -> bool:
-        """Whether the order of rows and the state matter; False: rows may be taken anywhere."""
+        """Whether the order of rows and the state matter; if False, any process may take any row."""
 
     def prepare(self, input_index: int, record: KafkaRecord) -> list[TaskRow]:
         """Return the rows of a record of that input: none, if it is filtered out or cannot be read."""
@@ -80,7 +81,7 @@ class Topology:
 
 
 def build_topology(plan: LogicalPlan, settings: QuerySettings, schemas: SchemaSource) -> Topology:
-    """Return the stages of a query; everything that can be decided before the first record is decided here."""
+    """Return the stages of a query, with everything compiled that does not depend on records."""
     from pessoa.ksql.operators.topology_builder import TopologyBuilder
 
     return TopologyBuilder(plan, settings, schemas).build()

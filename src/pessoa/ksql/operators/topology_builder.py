@@ -121,7 +121,7 @@ class TopologyBuilder:
     # Steps
 
     def _flow(self, step: Step, needs_old: bool) -> _Flow:
-        """Return the flow of a step. `needs_old`: changes of a table must say what the row was."""
+        """Return the flow of a step. With `needs_old`, changes of a table must contain the row before the change."""
         match step:
             case ReadSource():
                 flow = self._read(step)
@@ -160,12 +160,12 @@ class TopologyBuilder:
         return _Flow(_Stage([program], InputNode(0)), shape, key_side=side)
 
     def _pruned(self, shape: FlowShape) -> FlowShape:
-        """Return the shape without columns that nothing reads: they need not be kept or sent."""
+        """Return the shape without unused columns: they need not be stored or sent."""
         keys = {name for names in shape.key_names for name in names}
         return replace(shape, columns=tuple(one for one in shape.columns if one[0] in self._used or one[0] in keys))
 
     def _add(self, flow: _Flow, link: Link, shape: FlowShape | None = None, *, has_state: bool = False) -> _Flow:
-        """Put an operator on top of the flow: into `prepare`, if nothing there has state."""
+        """Add an operator on top of the flow: to `prepare`, if no operator there has state."""
         if flow.is_bare and not has_state and not flow.shape.is_table:
             flow.stage.inputs[0].links.append(link)
             flow.stage.inputs[0].shape = shape or flow.shape
@@ -307,7 +307,7 @@ class TopologyBuilder:
         return key_function(typed, flow.shape, self._around, self._place)
 
     def _keyed(self, flow: _Flow, typed: Typed) -> FlowShape:
-        """Return the shape of a side whose key is the join's."""
+        """Return the shape of a join's side with the type of the join key."""
         return replace(flow.shape, key_types=(typed.type,))
 
     def _target_side(self, step: JoinStep, left: _Flow, right: _Flow) -> Side | None:
@@ -380,7 +380,7 @@ def _own_key(event: Event) -> Value:
 
 
 def _groups_by_key(step: AggregateStep, shape: FlowShape) -> bool:
-    """Whether a stream is grouped by the key that it has: its rows lie together already."""
+    """Return whether a stream is grouped by its own key: then its rows need no repartitioning."""
     if shape.windowed or len(step.keys) != len(shape.key_names):
         return False
     pairs = zip(step.keys, shape.key_names, strict=True)

@@ -29,7 +29,7 @@ KEEP_FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.by
 
 
 class Outcome(NamedTuple):
-    """What became of a command. `applied` is None if it failed."""
+    """The result of a command. `applied` is None if it failed."""
 
     offset: int
     status: str
@@ -38,7 +38,8 @@ class Outcome(NamedTuple):
 
 
 class CommandLog:
-    """`changed` is called in the reader's thread with every new image."""
+    """The command topic and the image that its commands make. `changed` is called in the reader's thread with every
+    new image."""
 
     def __init__(
         self, topic: str, settings: Settings, replicas: int, defaults: Defaults, changed: Callable[[KsqlState], None]
@@ -59,7 +60,7 @@ class CommandLog:
         return f"<CommandLog {self._place.topic} at {self.next_offset}, {len(self.state.queries)} queries>"
 
     def start(self, timeout_s: float) -> None:
-        """Read everything that there is."""
+        """Read the command topic to its end."""
         self._reader.start(timeout_s)
         self._reader.wait_for_end(timeout_s)
 
@@ -67,7 +68,7 @@ class CommandLog:
         self._reader.stop()
 
     def append(self, key: CommandId, command: Command) -> Outcome:
-        """Write a command, and return what became of it."""
+        """Write a command to the topic, and return its result after it is replayed."""
         with self._appending:
             _, offset = self._writer.send(self._place.topic, *encode_command(key, command))()
         self.wait_for(offset)
@@ -78,7 +79,7 @@ class CommandLog:
         self._reader.wait_until(self._place, offset, timeout_s)
 
     def try_command(self, command: Command) -> Applied:
-        """Return what the command would do. Raises KsqlError."""
+        """Return the effects that the command would have. Raises KsqlError."""
         return apply_command(self.state, command, self.next_offset, self._defaults)
 
     def status(self, key: CommandId) -> Outcome | None:

@@ -36,7 +36,7 @@ class Command(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class UnreadableCommand(Exception):
-    """A record of the command topic that is none of ours."""
+    """A record of the command topic cannot be decoded as a command."""
 
 
 def encode_command(key: CommandId, command: Command) -> tuple[bytes, bytes]:
@@ -58,7 +58,7 @@ def decode_command(key: bytes | None, value: bytes | None) -> tuple[CommandId, C
 
 
 def command_id(statement: Statement) -> CommandId | None:
-    """Return the id of a statement that is kept in the command topic; None for one that is not."""
+    """Return the id of a statement that is stored in the command topic; None for any other statement."""
     match statement:
         case nodes.CreateSource() | nodes.CreateAsSelect():
             return CommandId(statement.kind.value.lower(), statement.name, "create")

@@ -25,7 +25,7 @@ _TIMEOUT_S = 30.0
 
 class Connectors:
     def __init__(self, url: str, settings: Mapping[str, str], authorization: str | None = None) -> None:
-        """`settings` are those below `ksql.connect.`: basic.auth.user.info and ssl.truststore.location count."""
+        """`settings` are those below `ksql.connect.`: basic.auth.user.info and ssl.truststore.location are used."""
         self._url = url.rstrip("/")
         self._settings = settings
         # The header of the caller.

@@ -57,7 +57,7 @@ def source_list(kind: SourceKind, catalogue: Catalogue) -> list[Json]:
 
 
 def schema_of(kind: SqlType) -> dict[str, Json]:
-    """Return a type as the REST interface shows it."""
+    """Return a type as the REST API shows it."""
     match kind:
         case Array(element):
             return {"type": "ARRAY", "fields": None, "memberSchema": schema_of(element)}

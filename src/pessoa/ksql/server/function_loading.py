@@ -15,9 +15,10 @@ _DECLARING = b"pessoa.ksql.functions.user_functions"
 
 
 def load_directory(directory: Path, *, only_declaring: bool = False) -> list[str]:
-    """Run the files of a directory, and return their names; a file that fails is named in the log and left out.
+    """Run the files of a directory, and return their names; a file that fails is logged and left out.
 
-    With `only_declaring`, files that do not import user_functions are left alone: the directory is not one of ours.
+    With `only_declaring`, files that do not import user_functions are not run: the directory may contain other Python
+    files.
     """
     if not directory.is_dir():
         return []

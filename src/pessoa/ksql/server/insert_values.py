@@ -29,16 +29,15 @@ class Inserter:
         self._around = SystemSurroundings()
 
     def insert(self, parsed: ParsedStatement, catalogue: Catalogue) -> None:
-        """Write the record of a statement, and return when brokers have it."""
+        """Write the record of a statement, and return when brokers have acknowledged it."""
         planned = analyse(parsed, catalogue).insert
         assert planned is not None
         row, time_ms = inserted_row(planned, self._around)
         self.write(planned.target, row, time_ms)
 
     def write(self, target: Source, row: Mapping[str, Value], time_ms: int | None = None) -> None:
-        """Write a row, and return when brokers have it.
-
-        Raises KsqlError if it cannot be written so, and KsqlProblem if no broker has it."""
+        """Write a row, and return when brokers have acknowledged it. Raises KsqlError if the row cannot be encoded,
+        and KsqlProblem if no broker acknowledges it."""
         codec = self._codecs.of(target)
         key, value = encode_row(target, row, codec.key, codec.value)
         done = threading.Event()

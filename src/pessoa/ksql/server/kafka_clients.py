@@ -27,7 +27,7 @@ ANSWER_S = 30.0
 
 
 class TopicFacts(NamedTuple):
-    """The replicas of each partition."""
+    """A topic: its name, and the number of replicas of each partition."""
 
     name: str
     replicas: tuple[int, ...]
@@ -38,17 +38,17 @@ class TopicFacts(NamedTuple):
 
 
 class KafkaRefused(Exception):
-    """Kafka did not do what a statement needs; the sentence says why."""
+    """Kafka refused a request that a statement needs; the message says why."""
 
     @property
     def is_denied(self) -> bool:
-        """Whether an access control list is missing: brokers, ours or Apache's, say so in these words."""
+        """Whether an access control list is missing: recognised by the messages of our brokers and Apache's."""
         said = str(self).lower()
         return any(word in said for word in ("not authorised", "not authorized", "authorization failed"))
 
 
 class KafkaClients:
-    """Makes clients, and keeps one admin and one producer for all statements."""
+    """Makes Kafka clients; one admin client and one producer are shared by all statements."""
 
     def __init__(self, config: KsqlConfig) -> None:
         security = to_librdkafka(config.kafka_security, log.warning)
@@ -83,7 +83,7 @@ class KafkaClients:
             return self._producer
 
     def consumer(self, group: str, **more: str | int | bool) -> Consumer:
-        """Return a consumer that joins no group: its partitions are assigned by us."""
+        """Return a consumer that joins no group: the caller assigns its partitions."""
         from confluent_kafka import Consumer
 
         return Consumer(
@@ -136,7 +136,7 @@ class KafkaClients:
         return {name: (consumers, groups_) for name, (consumers, groups_) in counts.items()}
 
     def ends(self, consumer: Consumer, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the first and the end offset of partitions."""
+        """Return the log start offset and the end offset of partitions."""
         from confluent_kafka import TopicPartition
 
         def ask(place: tuple[str, int]) -> tuple[int, int]:

@@ -55,7 +55,7 @@ def _conjuncts(condition: Typed) -> Iterator[Typed]:
 
 
 def _values_of(column: str, parts: list[Typed], around: Surroundings) -> list[Value] | None:
-    """Return the values that a key column may have; None if any."""
+    """Return the values that a key column may have; None if the condition does not restrict it."""
     for part in parts:
         match part.node:
             case nodes.Comparison("="):
@@ -75,7 +75,7 @@ def _values_of(column: str, parts: list[Typed], around: Surroundings) -> list[Va
 
 
 def _bounds(parts: list[Typed], around: Surroundings) -> tuple[int, int | None]:
-    """Return where windows begin: from, to before."""
+    """Return the range of window starts that the condition allows: from (inclusive), to (exclusive, or None)."""
     start, end = 0, None
     for part in parts:
         if isinstance(part.node, nodes.Between) and not part.node.negated:
@@ -103,7 +103,7 @@ def _is_start(typed: Typed) -> bool:
 
 
 def _constant(typed: Typed, around: Surroundings) -> Value:
-    """Return the value of an expression without columns; None if it has some, or none."""
+    """Return the value of an expression without columns; None if it has columns or cannot be computed."""
     if _has_columns(typed):
         return None
     try:

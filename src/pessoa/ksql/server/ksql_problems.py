@@ -28,7 +28,7 @@ JSON_TYPE = "application/json"
 
 
 class KsqlProblem(HttpProblem):
-    """With a statement it is a statement_error, without one a generic_error."""
+    """An error response of the REST API: with a statement it is a statement_error, without one a generic_error."""
 
     def __init__(
         self, code: int, message: str, statement: str | None = None, entities: tuple[Entity, ...] = ()
@@ -55,5 +55,5 @@ def error_body(problem: HttpProblem, media_type: str) -> tuple[bytes, str]:
 
 
 def _json(media_type: str) -> str:
-    """An error is JSON also where rows would have come in lines."""
+    """Return the media type of an error: JSON, even where rows would have been delimited by lines."""
     return media_type if media_type.endswith("json") else JSON_TYPE

@@ -43,7 +43,7 @@ MakeRunner = Callable[[KsqlConfig], QueryRunner]
 
 
 class KsqlServer:
-    """The parts of a server, and the order in which they start and stop."""
+    """The components of a server, and the order in which they start and stop."""
 
     def __init__(self, config: KsqlConfig, cluster_id: str, address: str, make_runner: MakeRunner) -> None:
         self.config = config
@@ -91,7 +91,7 @@ class KsqlServer:
             self._run_file(Path(self.config.queries_file))
 
     def _run_file(self, path: Path) -> None:
-        """Run the statements of a headless server that have not been run before."""
+        """Run the statements of a headless server's file, unless they were run before."""
         if self.commands.next_offset == 0:
             try:
                 self._execution.execute(path.read_text(encoding="utf-8"), Session())
@@ -123,7 +123,7 @@ def load_user_functions(config: KsqlConfig) -> None:
 
 
 def spark_runner(config: KsqlConfig) -> QueryRunner:
-    """Return what runs persistent queries on Spark."""
+    """Return the runner of persistent queries on Spark."""
     from pessoa.ksql.spark.spark_query_runner import make_runner
 
     return make_runner(config)
@@ -162,5 +162,5 @@ def _measure(app: App, server: KsqlServer) -> None:
 
 
 def run(config: KsqlConfig, tell: Callable[[str], object]) -> int:
-    """Run a server until it is told to stop; the exit status."""
+    """Run a server until it is stopped by a signal, and return the exit status."""
     return serve_service(lambda port: make_ksql_app(config, port), config.http, tell)

@@ -36,7 +36,7 @@ class KsqlState:
 
 @dataclass(frozen=True)
 class Applied:
-    """The image after a command, and what it did."""
+    """The image after a command, and the command's effects."""
 
     state: KsqlState
     message: str
@@ -48,7 +48,7 @@ class Applied:
 
 
 def apply_command(state: KsqlState, command: Command, offset: int, defaults: Defaults | None = None) -> Applied:
-    """Return what the command makes of the image. Raises KsqlError if it cannot be done."""
+    """Return the image after the command, and the command's effects. Raises KsqlError if it cannot be executed."""
     decision = analyse(parse_statement(command.statement), state.catalogue, defaults)
     match decision.statement:
         case nodes.CreateSource() | nodes.CreateAsSelect():

@@ -38,7 +38,7 @@ class MaterialisedTables:
         return f"<MaterialisedTables {sorted(self._tables)}>"
 
     def follow(self, state: KsqlState) -> None:
-        """Follow the tables of the image, and no others."""
+        """Follow the tables of the image, and stop following all others."""
         wanted = {one.topic for one in state.catalogue.sources.values() if one.kind is SourceKind.TABLE
                   and one.materialised}  # fmt: skip
         with self._lock:
@@ -53,7 +53,7 @@ class MaterialisedTables:
                     log.exception("the table %s cannot be followed", topic)
 
     def of(self, source: Source) -> MaterialisedTable:
-        """Return the table, which has been read up to the end that it had when this server began to follow it."""
+        """Return the table, after it is read up to the end that it had when this server began to follow it."""
         with self._lock:
             try:
                 table = self._tables.get(source.topic) or self._open(source.topic)

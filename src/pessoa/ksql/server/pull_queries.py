@@ -43,7 +43,8 @@ class PullQueries:
         self._around = SystemSurroundings()
 
     def rows(self, plan: LogicalPlan, text: str, *, may_scan: bool | None = None) -> Iterator[ResultRow]:
-        """Yield the rows of a query over a table; a KsqlProblem if it would need a scan and may not."""
+        """Yield the rows of a query over a table. Raises KsqlProblem if it needs a table scan and scans are
+        disabled."""
         source, where, columns = _parts(plan)
         lookup = plan_lookup(where.condition if where is not None else None, source, self._around)
         if lookup.keys is None and not (self._may_scan if may_scan is None else may_scan):
@@ -109,7 +110,7 @@ def _entries(table: MaterialisedTable, source: Source, codec: SourceCodec, looku
 
 
 def _row(source: Source, codec: SourceCodec, entry: Entry) -> Row | None:
-    """Return the columns of a row; None for one that cannot be read."""
+    """Return the columns of a row; None if it cannot be decoded."""
     try:
         key = codec.key.decode(entry.key)
         values = codec.value.decode(entry.value)

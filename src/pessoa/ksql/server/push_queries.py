@@ -48,7 +48,7 @@ class SystemSurroundings(Surroundings):
 
 
 class RunningQuery:
-    """A push query, or a pull query over a stream (`to_end`), that feeds one client."""
+    """A push query, or a pull query over a stream (`to_end`), whose rows go to one client."""
 
     def __init__(
         self, query_id: str, sql: str, plan: LogicalPlan, reader: SourceReader, make: InProcessQuery, feed: RowFeed
@@ -68,7 +68,7 @@ class RunningQuery:
         self._thread.start()
 
     def close(self) -> None:
-        """Tell the thread to end; its consumer closes soon after."""
+        """Signal the thread to end; its consumer closes soon after."""
         self.feed.close()
         self._reader.stop.set()
 
@@ -124,7 +124,7 @@ class PushQueries:
     def start(
         self, sql: str, plan: LogicalPlan, properties: Mapping[str, str], feed: RowFeed, *, to_end: bool = False
     ) -> RunningQuery:
-        """Run a query; a KsqlProblem or KafkaRefused if it cannot begin."""
+        """Start a query. Raises KsqlProblem or KafkaRefused if it cannot begin."""
         from pessoa.ksql.operators.in_process import InProcessQuery
 
         with self._lock:
@@ -152,7 +152,7 @@ class PushQueries:
         return running
 
     def close(self, query_id: str) -> bool:
-        """End a query; False if there is none of this id."""
+        """End a query. Return False if there is none of this id."""
         with self._lock:
             running = self._running.pop(query_id, None)
         if running is None:

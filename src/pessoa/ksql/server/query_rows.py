@@ -31,7 +31,7 @@ class ResultRow(NamedTuple):
 
 
 class RowFeed:
-    """Made in the loop that reads it."""
+    """A bounded queue of rows from a query's thread to an event loop; it must be created in that loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class RowFeed:
     # The thread's side.
 
     def put(self, rows: list[ResultRow]) -> bool:
-        """Hand over rows; False if the client has gone."""
+        """Hand over rows; return False if the client has disconnected."""
         while not self.closed.is_set():
             if self._room.acquire(timeout=_PUT_S):
                 self._tell(rows)

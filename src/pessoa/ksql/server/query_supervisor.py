@@ -75,7 +75,7 @@ class QuerySupervisor:
             self._changed.notify_all()
 
     def lead(self, leads: bool) -> None:
-        """Begin to run queries; or stop all of them, and return when none runs here any more."""
+        """Begin to run queries; or stop all of them, and return when this server runs none."""
         with self._changed:
             self._leads = leads
             self._is_dirty = True
@@ -89,7 +89,8 @@ class QuerySupervisor:
         return self._leads
 
     def wait_until_settled(self, timeout_s: float) -> bool:
-        """Return True when the queries that run are those that should, or could not be started."""
+        """Wait until every query that should run does or has failed to start, and no other runs. Return False after
+        the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._is_dirty, timeout_s)
 
@@ -106,7 +107,7 @@ class QuerySupervisor:
         return RunnerStatus("STARTING") if self._leads else RunnerStatus("RUNNING", why="it runs on another server")
 
     def explain(self, plan: LogicalPlan) -> list[str]:
-        """Return what the runner says about a plan; a server that does not lead has none."""
+        """Return the runner's explanation of a plan; a server that does not lead has no runner."""
         with self._changed:
             if self._runner is None:
                 if not self._leads:

@@ -31,7 +31,8 @@ class _Side(NamedTuple):
 
 
 class ServerSchemas(RegistrySchemas):
-    """What statements ask of the registry as well. Without one every question is refused with 42801."""
+    """A schema registry client with the operations that statements need. Without a registry every operation is
+    refused with 42801."""
 
     def __init__(self, settings: Mapping[str, str] | None) -> None:
         super().__init__(settings or {})
@@ -70,7 +71,7 @@ class ServerSchemas(RegistrySchemas):
         return found is not None and (schema_id is None or found.id == schema_id)
 
     def register_source(self, source: Source) -> None:
-        """Register the schemas of a source's columns, where its formats have any and the subject has none."""
+        """Register the schemas of a source's columns, where its formats use schemas and the subject has none."""
         from pessoa.ksql.operators.format_codecs import key_side, value_side
         from pessoa.ksql.server.source_codecs import written_schema
 

@@ -52,11 +52,11 @@ _DEEPEST = 64
 
 
 class _Unusable(Exception):
-    """A schema that has no columns of SQL; the sentence says why."""
+    """A schema cannot be expressed as SQL columns; the message says why."""
 
 
 def columns_of_schema(schema: KnownSchema, *, is_key: bool) -> Columns:
-    """Return the columns; a KsqlProblem for a schema that SQL types cannot hold."""
+    """Return the columns of a schema. Raises KsqlProblem if SQL types cannot express it."""
     try:
         if schema.type == AVRO:
             kind = _avro(json.loads(schema.text), {}, schema, 0)

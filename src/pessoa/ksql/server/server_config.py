@@ -79,7 +79,7 @@ class KsqlConfig:
 
     @property
     def kafka_security(self) -> dict[str, str]:
-        """Who the server is to Kafka, under the Java clients' names."""
+        """The security settings of the server's Kafka clients, under the Java clients' names."""
         return security_settings(self.settings)
 
     def below(self, prefix: str) -> dict[str, str]:
@@ -87,7 +87,7 @@ class KsqlConfig:
 
     @property
     def registry_settings(self) -> dict[str, str] | None:
-        """How the registry is reached, as serialisers are told; None without one."""
+        """The settings of the registry's client, under the names that serialisers use; None without a registry."""
         if self.registry_url is None:
             return None
         return self.below(REGISTRY)
@@ -149,7 +149,7 @@ _ALLOWED = {
 
 
 def query_property_name(name: str) -> str | None:
-    """Return the name by which a property of statements is kept; None if there is no such property."""
+    """Return the canonical name of a statement's property; None if there is no such property."""
     short = name.removeprefix(_STREAMS)
     for one in (name, short):
         if one in QUERY_PROPERTIES or one.startswith(("ksql.functions.", "producer.", "consumer.", "main.consumer.")):

@@ -48,7 +48,7 @@ class SourceCodecs:
 
 
 def written_schema(side: Side) -> tuple[str, str]:
-    """Return the type and the text of the schema that we write a side with."""
+    """Return the type and the text of the schema with which a side is written."""
     if side.format == "AVRO":
         from pessoa.ksql.operators.avro_format import avro_schema_text
 

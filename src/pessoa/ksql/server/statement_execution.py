@@ -50,7 +50,7 @@ _SETTLE_S = 30.0
 
 @dataclass
 class Engine:
-    """The parts of a server that statements use."""
+    """The components of a server that statements use."""
 
     config: KsqlConfig
     clients: KafkaClients
@@ -68,7 +68,8 @@ class StatementExecution:
         self._engine = engine
 
     def execute(self, text: str, session: Session) -> list[Entity]:
-        """Run all statements of a text, in order; a KsqlProblem has the entities of those before it."""
+        """Run all statements of a text, in order, and return their entities. A KsqlProblem that is raised contains
+        the entities of the statements before it."""
         parsed = self.parse(text, session)
         done: list[Entity] = []
         for one in parsed:
@@ -86,7 +87,7 @@ class StatementExecution:
         return done
 
     def parse(self, text: str, session: Session) -> list[ParsedStatement]:
-        """Return the statements; a KsqlProblem says what is none."""
+        """Return the statements of a text. Raises KsqlProblem if one cannot be parsed, or there are none."""
         variables = session.variables if self._engine.config.substitutes else {}
         try:
             found = parse_statements(text, variables)
@@ -192,7 +193,8 @@ class StatementExecution:
             )
 
     def _prepare_topic(self, statement: Statement, tried: Applied, text: str) -> TopicFacts | None:
-        """Return what the topic of a new source is; it is created if the statement says how."""
+        """Return the topic of a new source. If it does not exist, it is created for CREATE … AS SELECT, and where
+        PARTITIONS is given."""
         source = tried.source
         if source is None or not isinstance(statement, (nodes.CreateSource, nodes.CreateAsSelect)):
             return None

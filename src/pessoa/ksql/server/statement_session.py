@@ -17,7 +17,7 @@ class Session:
     authorization: str | None = field(default=None, repr=False)
 
     def set(self, name: str, value: str, statement: str | None = None) -> None:
-        """Set a property; a KsqlProblem if there is none of this name, or it cannot have this value."""
+        """Set a property. Raises KsqlProblem if the property does not exist, or cannot have this value."""
         if wrong := check_query_property(name, value):
             raise KsqlProblem(BAD_REQUEST if statement is None else BAD_STATEMENT, wrong, statement)
         self.properties[query_property_name(name) or name] = value

@@ -30,7 +30,7 @@ class Guess(NamedTuple):
 
 
 def guess(data: bytes | None, schemas: ServerSchemas | None) -> Guess:
-    """Return the format that bytes look like, and their text."""
+    """Return the format that the bytes seem to have, and their text."""
     if data is None:
         return Guess("", "<null>")
     if len(data) > 5 and data[0] == _MAGIC and schemas is not None and (found := _with_schema(data, schemas)):
@@ -79,7 +79,7 @@ class TopicPrinter:
         self._reader.open()
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
-        """Yield lines until the limit, or the caller's end."""
+        """Yield lines until the limit is reached, or the client disconnects."""
         import threading
 
         feed = RowFeed()

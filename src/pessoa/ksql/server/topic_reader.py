@@ -37,7 +37,8 @@ Place = tuple[str, int]
 
 
 class SourceReader:
-    """`begins` has for each topic whether it is read from its first record; otherwise only what comes is read."""
+    """A consumer of a query's source topics. `begins` is True for each topic that is read from its first record; the
+    others are read from their ends."""
 
     def __init__(self, clients: KafkaClients, begins: Mapping[str, bool], group: str, *, to_end: bool = False) -> None:
         self._clients = clients
@@ -57,7 +58,7 @@ class SourceReader:
         return f"<SourceReader {self._group} of {', '.join(self._begins)}>"
 
     def open(self) -> None:
-        """Find the partitions and where to begin in them; a KafkaRefused says what is missing."""
+        """Find the partitions and their start offsets. Raises KafkaRefused if a topic or an offset cannot be found."""
         for topic in self._begins:
             found = self._clients.topic(topic)
             if found is None:
@@ -71,14 +72,14 @@ class SourceReader:
             raise
 
     def close(self) -> None:
-        """Close what `open` opened and `read` does not read."""
+        """Close the consumer that `open` has created, if `read` was not called."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
 
     def read(self) -> Iterator[list[KafkaRecord]]:
-        """Yield batches of records in stream order; a batch is empty when a poll brought nothing, so that the caller is
-        never blocked for long."""
+        """Yield batches of records in stream order; a batch is empty if a poll returned no records, so that the
+        caller is never blocked for long."""
         consumer = self._consumer
         assert consumer is not None, "open comes first"
         try:

@@ -12,7 +12,8 @@ _NUMBERS = (INTEGER, BIGINT, DOUBLE)
 
 
 def aggregate_sql(name: str, arguments: list[str], kinds: list[SqlType]) -> str:
-    """Return the aggregate; NotNative if Spark's is another, or keeps another kind of state."""
+    """Return the aggregate as Spark's SQL. Raises NotNative if Spark's aggregate differs, or keeps another kind of
+    state."""
     if name == "COUNT":
         return f"count({arguments[0]})" if arguments else "count(*)"
     if len(arguments) != 1 or kinds[0] not in SPARK_TYPES:

@@ -28,7 +28,7 @@ _STRICT = "map('allowSingleQuotes', 'false', 'allowNonNumericNumbers', 'false')"
 
 
 class Reading(NamedTuple):
-    """How a side is read. `steps` are projections, one after the other, of (name, text)."""
+    """The SQL that reads a key or value. `steps` are projections, one after the other, of (name, SQL text)."""
 
     steps: tuple[tuple[tuple[str, str], ...], ...]
     columns: tuple[str, ...]
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
 
 def read_key(format_: str, columns: Sequence[SchemaColumn], options: FormatOptions) -> Reading:
-    """Return how the columns of a key are read from the bytes `key`."""
+    """Return the SQL that reads the columns of a key from the bytes `key`. Raises NotNative."""
     if format_ == "NONE" or not columns:
         return Reading((), (), "")
     if format_ == "KAFKA" and options == PLAIN_OPTIONS:
@@ -48,7 +48,7 @@ def read_key(format_: str, columns: Sequence[SchemaColumn], options: FormatOptio
 
 
 def read_value(format_: str, columns: Sequence[SchemaColumn], options: FormatOptions) -> Reading:
-    """Return how the columns of a value are read from the bytes `value`."""
+    """Return the SQL that reads the columns of a value from the bytes `value`. Raises NotNative."""
     if options != PLAIN_OPTIONS:
         raise NotNative("the value's format has options")
     if format_ == "KAFKA":
@@ -102,7 +102,8 @@ def _read_json(columns: Sequence[SchemaColumn]) -> Reading:
 
 
 def json_time(column: SchemaColumn) -> str:
-    """Return the time that stands in a column of a JSON value, over the bytes alone; null if it is none."""
+    """Return the SQL for the time in a column of a JSON value, over the bytes alone; it is null if the column has no
+    time."""
     text = "CAST(value AS STRING)"
     both = (
         f"named_struct('texts', from_json({text}, 'MAP<STRING, STRING>', {_STRICT}),"
@@ -143,7 +144,7 @@ def _json_column(text: str, kind: str, wanted: SqlType) -> str:
 def write_side(
     format_: str, columns: Sequence[SchemaColumn], names: Sequence[str], options: FormatOptions, *, is_key: bool
 ) -> str:
-    """Return the bytes of columns that have these names in Spark."""
+    """Return the SQL that encodes columns, which have these names in Spark, as bytes. Raises NotNative."""
     if format_ == "NONE" or not columns:
         return "CAST(NULL AS BINARY)"
     if options != PLAIN_OPTIONS:

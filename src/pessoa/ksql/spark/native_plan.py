@@ -81,7 +81,7 @@ class NativePlan:
 
 @dataclass
 class _Draft:
-    """What the passes know so far."""
+    """The intermediate result of the passes."""
 
     node: Node
     # ksql's column → its text in Spark.
@@ -225,7 +225,8 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
 
 
 def _timed(node: Source, source: KsqlSource) -> Source:
-    """Return the source with the times of its TIMESTAMP column; a record without one has a time that none can have."""
+    """Return the source with the times of its TIMESTAMP column; a record without one gets the time -1, which no
+    record can have."""
     column = next((one for one in source.value if one.name == source.timestamp), None)
     if column is None or source.value_format != "JSON" or column.type not in (BIGINT, TIMESTAMP):
         raise NotNative("the TIMESTAMP column is read by ksql's own codec")
@@ -233,7 +234,7 @@ def _timed(node: Source, source: KsqlSource) -> Source:
 
 
 def _failure(key: Reading, value: Reading, *, is_timed: bool) -> str:
-    """Return the entry of the processing log for a record that is skipped; it is null for all others."""
+    """Return the SQL for the processing log's entry about a skipped record; it is null for all others."""
     read = [one.mistake for one in (key, value) if one.mistake]
     kinds = [f"concat('{FailureKind.DESERIALISATION.name}: ', {one})" for one in read]
     whens = ["WHEN rowtime < timestamp_millis(0) THEN 'the time is negative, or there is none'"]
@@ -253,9 +254,9 @@ def _reading_text(reading: Reading) -> str:
 
 
 def _logged(node: Node, entry: str, place: str, *, goes_on: bool) -> Filter:
-    """Return the rows with an entry of the processing log for each whose column `entry` is not null.
+    """Return the rows, with an entry in the processing log for each whose column `entry` is not null.
 
-    Spark calls a method of ours for it, which answers whether the row goes on.
+    Spark calls a Java method of ours for it, which returns whether the row is kept.
     """
     method = "note" if goes_on else "skip"
     call = f"java_method('pessoa.ProcessingLog', '{method}', concat({entry}, {place}))"
@@ -263,7 +264,7 @@ def _logged(node: Node, entry: str, place: str, *, goes_on: bool) -> Filter:
 
 
 def _log_failures(draft: _Draft, items: Sequence[tuple[str, Sql]]) -> None:
-    """Log the rows for which an expression fails, with the names of such."""
+    """Log the rows for which an expression fails, with the names of the failed expressions."""
     listed = ", ".join(f"IF({sql.fails}, {sql_text(name)}, NULL)" for name, sql in items if sql.fails)
     if not listed:
         return
@@ -316,7 +317,7 @@ def _add(draft: _Draft, column: str, name: str, text: str) -> None:
 
 
 def _unless_null(draft: _Draft, sql: Sql) -> str:
-    """Return a key of PARTITION BY: of a record without a value it is that of the key's columns, or null."""
+    """Return the SQL of a key of PARTITION BY: null for a record without a value."""
     return f"IF({draft.is_null}, NULL, {sql.or_null})"
 
 
@@ -362,13 +363,14 @@ def _aggregate(step: AggregateStep, draft: _Draft, plan: LogicalPlan) -> None:
 
 
 def _inputs_of(step: AggregateStep, columns: Mapping[str, str]) -> list[tuple[str, Sql]]:
-    """Return what an aggregate computes of a row: its keys and the arguments, by the names of their results."""
+    """Return the expressions that an aggregate computes for a row: its keys and the arguments, by the names of their
+    results."""
     inputs = [*step.keys, *((name, child) for name, typed in step.aggregates for child in typed.children)]
     return [(name, translate(typed, columns)) for name, typed in inputs]
 
 
 def _key_columns(plan: LogicalPlan) -> list[str]:
-    """Return the names that the result's keys have behind the aggregate."""
+    """Return the names that the result's keys have after the aggregation."""
     root = plan.root
     assert isinstance(root, ProjectStep)
     found = []

@@ -41,7 +41,7 @@ class OrderedPlan:
 
 
 def make_topology(plan: LogicalPlan, properties: Mapping[str, str], registry: Mapping[str, str]) -> Topology:
-    """Return the topology in the process that runs it."""
+    """Return the topology; called in the process that runs it."""
     settings = QuerySettings(cast("Surroundings", WallSurroundings()), log_failure, properties)
     schemas: SchemaSource = RegistrySchemas(registry) if registry else MemorySchemas()
     return build_topology(plan, settings, schemas)
@@ -63,7 +63,7 @@ def plan_ordered(
     delivery: Delivery,
     start: Start,
 ) -> OrderedPlan:
-    """Return the queries of a plan; `partitions` are those of its source topics and of its sink's."""
+    """Return the queries of a plan; `partitions` are the partition counts of its source topics and of its sink's."""
     assert plan.sink is not None, "a persistent query has a sink"
     make = partial(make_topology, plan, dict(properties), dict(registry))
     stages = make().stages
@@ -106,7 +106,8 @@ def plan_ordered(
 
 
 def _start(stage: Stage, start: Start, topics: tuple[str, ...], partitions: Mapping[str, int]) -> str:
-    """Return where a stage begins to read: an internal topic from its first record, whatever is said of the others."""
+    """Return the start offsets of a stage: an internal topic is read from its first record, whatever `start` is for
+    the others."""
     if start == "earliest" or all(one.source is None for one in stage.inputs):
         return "earliest"
     if all(one.source is not None for one in stage.inputs):

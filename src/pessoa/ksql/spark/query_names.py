@@ -16,7 +16,7 @@ _REPARTITION = "-repartition"
 
 
 def engine_name(query_id: str, stage: int, stage_count: int) -> str:
-    """Return the name of a stage's query; the last stage has that of the whole."""
+    """Return the name of a stage's query; the last stage has the name of the whole query."""
     name = _ODD.sub("-", query_id)
     if name != query_id or len(name) > _LONGEST or not name[0].isalnum():
         # Two ids that differ in odd characters alone stay two.

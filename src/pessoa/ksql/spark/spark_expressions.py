@@ -57,9 +57,10 @@ _LAZY_ARGUMENTS = (nodes.Call, nodes.Dereference, nodes.Subscript)
 
 
 class NotNative(Exception):
-    """What in the plan Spark cannot be trusted to mean as ksql does; a part of a sentence behind `because`.
+    """A part of the plan does not have the same meaning in Spark as in ksql; the message is a part of a sentence behind
+    `because`.
 
-    It is no error: the ordered operator takes every plan.
+    It is not an error: the ordered operator can run every plan.
     """
 
 
@@ -87,7 +88,7 @@ def spark_type(kind: SqlType) -> str:
 
 
 def translate(typed: Typed, columns: Mapping[str, str]) -> Sql:
-    """Return the expression over rows whose columns have these names in Spark. Raises NotNative."""
+    """Return the expression as SQL over rows whose columns have these names in Spark. Raises NotNative."""
     return _Translation(columns).of(typed)
 
 
@@ -281,7 +282,7 @@ def _refuse_pair(left: SqlType, right: SqlType) -> None:
 
 
 def literal_sql(value: Value, kind: SqlType) -> str:
-    """Return a literal; its text is quoted, and a double is exact."""
+    """Return a literal as SQL; text is quoted, and a double is exact."""
     if value is None:
         return "NULL" if kind == NULL_TYPE else f"CAST(NULL AS {spark_type(kind)})"
     match value:

@@ -61,7 +61,7 @@ _OPERATORS_ASK = ("ksql.fail.", "ksql.functions.", "ksql.persistence.", "ksql.ti
 
 
 class RunnerConfig(Protocol):
-    """As much of a server's configuration as a runner needs."""
+    """The part of a server's configuration that a runner needs."""
 
     @property
     def settings(self) -> Mapping[str, str]: ...
@@ -126,7 +126,8 @@ class SparkQueryRunner:
         registry: Mapping[str, str] | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """`registry` are the settings of the registry's client, `properties` the server's. The engine is ours now."""
+        """`registry` are the settings of the registry's client, `properties` the server's. The runner owns the
+        engine from now on."""
         self._engine = engine
         self._service_id = service_id
         self._registry = dict(registry or {})
@@ -144,7 +145,7 @@ class SparkQueryRunner:
     # What the server asks.
 
     def start(self, query: PersistentQuery) -> None:
-        """Begin to run the query, or go on with it. Raises KsqlError."""
+        """Begin to run the query, or continue it. Raises KsqlError."""
         with self._lock:
             if query.id in self._running:
                 raise KsqlError(f"There is a query {query.id} already.")
@@ -188,7 +189,7 @@ class SparkQueryRunner:
             self._engine.resume(name)
 
     def terminate(self, query_id: str, delete_state: bool) -> None:
-        """Stop the query for good. Of one that is not known, what it left is deleted."""
+        """Stop the query for good. If the query is unknown, delete what an earlier run has left."""
         with self._lock:
             running = self._running.pop(query_id, None)
         names = running.names if running is not None else (engine_name(query_id, 0, 1),)
@@ -230,7 +231,7 @@ class SparkQueryRunner:
         )
 
     def explain(self, plan: LogicalPlan) -> list[str]:
-        """Return our plan, the way and why, and the engine's own plan."""
+        """Return our plan, whether it runs in real-time mode or in micro-batches and why, and the engine's own plan."""
         choice = choose(plan, self._properties)
         lines = [*explain_text(plan).splitlines(), "", f"Runs in {choice.speed}, because {choice.why}."]
         if choice.native is not None:
@@ -256,7 +257,7 @@ class SparkQueryRunner:
         return running
 
     def _admin(self) -> AdminClient:
-        """Return one client for all queries: a new one takes 50 ms until it has its first answer."""
+        """Return the one admin client for all queries: a new one takes 50 ms until its first response."""
         from confluent_kafka.admin import AdminClient
 
         with self._lock:
@@ -294,7 +295,7 @@ class SparkQueryRunner:
         return ordered.specs, ordered.internal_topics
 
     def _partitions(self, plan: LogicalPlan) -> dict[str, int]:
-        """Return the partitions of the sources and of the sink, whose topic is made if it is not there."""
+        """Return the partition counts of the sources and of the sink, whose topic is created if it does not exist."""
         admin = self._admin()
         known = admin.list_topics(timeout=METADATA_TIMEOUT_S).topics
         topics = source_topics_of(plan)
@@ -315,7 +316,7 @@ class SparkQueryRunner:
         return self._ways / f"{engine_name(query_id, 0, 1)}.json"
 
     def _keep_way(self, query_id: str, plan: LogicalPlan, properties: Mapping[str, str]) -> Choice:
-        """Return how the query runs: as before, if it has run before."""
+        """Return whether the query runs in real-time mode or in micro-batches: as before, if it has run before."""
         file = self._way_file(query_id)
         before: Way | None = json.loads(file.read_text())["way"] if file.exists() else None
         if before == "ordered":
@@ -350,7 +351,7 @@ class SparkQueryRunner:
         return lines
 
     def _spark_plan(self, choice: Choice) -> list[str]:
-        """Return Spark's plan, if Spark runs: to explain a statement it is not started."""
+        """Return Spark's plan, if Spark is running: it is not started to explain a statement."""
         assert choice.native is not None
         if not self._engine.queries():
             return ["  Spark starts with the first query."]

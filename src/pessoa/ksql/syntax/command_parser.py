@@ -74,14 +74,14 @@ def parse_print(cursor: TokenCursor) -> Statement:
 
 
 def _topic_name(cursor: TokenCursor) -> str:
-    """Return a topic's name as it was written: topics have a case, whatever columns do."""
+    """Return a topic's name as it was written: topic names are case-sensitive, also where they are not quoted."""
     token = cursor.token
     name = cursor.expect_name("the name of a topic")
     return token.text if token.kind is TokenKind.NAME and "${" not in token.text else name
 
 
 def parse_query_id(cursor: TokenCursor) -> str:
-    """Return a query's id. Those of transient queries have small letters, so it stays as written."""
+    """Return a query's id as it was written: ids of transient queries contain lower-case letters."""
     return _topic_name(cursor)
 
 

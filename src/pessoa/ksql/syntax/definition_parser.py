@@ -103,7 +103,7 @@ def _parse_column(cursor: TokenCursor) -> ColumnDefinition:
 
 
 def parse_properties(cursor: TokenCursor) -> tuple[Property, ...]:
-    """Return WITH (name = literal, …)."""
+    """Return the properties of WITH (name = literal, …)."""
     cursor.expect_word("WITH")
     cursor.expect_symbol("(")
     found: dict[str, Property] = {}
@@ -212,7 +212,7 @@ def parse_drop(cursor: TokenCursor) -> Statement:
 
 
 def parse_connector_name(cursor: TokenCursor) -> str:
-    """Return a name, which may stand in quotes as a string: connectors have dashes."""
+    """Return the connector's name, which may be a quoted string: such names contain dashes."""
     if cursor.token.kind is TokenKind.STRING:
         return cursor.next().value
     return cursor.expect_name("the name of the connector")

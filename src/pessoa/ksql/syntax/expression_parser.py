@@ -49,7 +49,7 @@ def parse_expression(cursor: TokenCursor) -> Expression:
 
 
 def parse_binding(cursor: TokenCursor, power: int) -> Expression:
-    """Return the expression that begins here and holds only operators that bind at least so strongly."""
+    """Return the expression that begins here and contains only operators of at least this binding power."""
     cursor.deeper()
     # What may still follow: after a comparison or a NOT only AND and OR.
     ceiling = NOT if cursor.at_word("NOT") else POSTFIX
@@ -88,7 +88,7 @@ def _is_postfix(token: Token) -> bool:
 
 
 def _binding(cursor: TokenCursor) -> int:
-    """Return how strongly the next token binds what stands before it; 0 if it is no operator."""
+    """Return the binding power of the next token as an operator; 0 if it is none."""
     token = cursor.token
     if token.kind is TokenKind.SYMBOL:
         if token.value == "->" and cursor.ahead().value == "*":

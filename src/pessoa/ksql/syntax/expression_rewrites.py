@@ -54,7 +54,7 @@ def _case_with(node: nodes.Case, parts: list[Expression]) -> nodes.Case:
 
 
 def rewrite(node: Expression, change: Callable[[Expression, frozenset[str]], Expression | None]) -> Expression:
-    """Return the tree with each node that `change` has an answer for replaced by it; what is replaced is not entered.
+    """Return the tree with each node replaced for which `change` returns another; a replacement is not rewritten again.
 
     `change` also gets the names that lambdas around the node bind: those are no columns.
     """

@@ -54,7 +54,7 @@ _HARMLESS = frozenset("ID KEY TYPE SIZE TOPIC SCHEMA SUBJECT TIMEOUT SAMPLE SOUR
 
 
 def name_text(name: str) -> str:
-    """Return the name, in back-quotes if it would be read as something else without."""
+    """Return the name, in back-quotes if it would be parsed as something else without them."""
     return name if _PLAIN_NAME.fullmatch(name) and name not in KEYWORDS - _HARMLESS else quoted(name)
 
 
@@ -88,7 +88,7 @@ def _power(node: Expression) -> int:
 
 
 def bound_text(node: Expression, power: int) -> str:
-    """Return the node's text, in brackets if it binds less strongly than its place asks for."""
+    """Return the node's text, in brackets if its binding power is less than `power`."""
     text = _bare(node)
     return text if _power(node) >= power else f"({text})"
 

@@ -53,7 +53,8 @@ _PLAIN_WORD = re.compile(r"[A-Za-z0-9_@]*[A-Za-z_][A-Za-z0-9_@]*")
 
 
 class Lexer:
-    """Reads a text, or the part from `start` to `end`; positions are those in the whole. `variables` fill in `${…}`."""
+    """Splits a text, or the part from `start` to `end`, into tokens; positions are those in the whole text.
+    `variables` replace `${…}`."""
 
     def __init__(
         self, text: str, variables: Mapping[str, str] | None = None, start: int = 0, end: int | None = None
@@ -138,7 +139,8 @@ class Lexer:
         return self._filled(fill_in(written, self._variables), start, end)
 
     def _filled(self, value: str, start: int, end: int) -> Token:
-        """Return the one token that a filled-in word is. More than one would let a value smuggle in a statement."""
+        """Return the single token that a variable's value is. More than one would allow a value to inject a
+        statement."""
         if _PLAIN_WORD.fullmatch(value) and not _NUMBER.fullmatch(value):
             return self._token(TokenKind.NAME, value.upper(), start, end)
         if (number := _NUMBER.fullmatch(value)) is not None and number.lastgroup is not None:

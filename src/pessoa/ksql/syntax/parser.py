@@ -89,7 +89,7 @@ def _parse_whole(cursor: TokenCursor) -> Statement:
 
 
 def parse_one(cursor: TokenCursor) -> Statement:
-    """Return the statement that begins here; its semicolon is left."""
+    """Return the statement that begins here; its semicolon is not consumed."""
     token = cursor.token
     read = STATEMENTS.get(token.value) if token.kind is TokenKind.NAME else None
     if read is None:

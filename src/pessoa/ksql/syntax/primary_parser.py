@@ -95,7 +95,7 @@ def negated(value: bool | float | decimal.Decimal | str | None) -> float | decim
 
 
 def _parse_word(cursor: TokenCursor) -> Expression | None:
-    """Return the expression that begins with a word of the language; None if the word is a name."""
+    """Return the expression that begins with a keyword; None if the word is a name."""
     token, following = cursor.token, cursor.ahead()
     match token.value:
         case "NULL":
@@ -168,7 +168,7 @@ def _parse_argument(cursor: TokenCursor) -> Expression:
 
 
 def _parse_parameters(cursor: TokenCursor) -> tuple[str, ...] | None:
-    """Return the names before `=>`, which is taken too; None, and nothing taken, if this is no lambda."""
+    """Return the names before `=>`, and consume it; None, and consume nothing, if this is no lambda."""
     if cursor.ahead().value == "=>" and cursor.at_name():
         name = cursor.next().value
         cursor.next()

@@ -67,7 +67,7 @@ class JoinKind(Enum):
 
 @dataclass(frozen=True)
 class Within(Node):
-    """How far apart two rows of a stream-stream join may be: right - left lies in [-before, after]."""
+    """The time that two rows of a stream-stream join may be apart: right - left lies in [-before, after]."""
 
     before: Duration
     after: Duration
@@ -90,7 +90,7 @@ class WindowKind(Enum):
 
 @dataclass(frozen=True)
 class Window(Node):
-    """`size` is the gap of a session; only HOPPING has an advance."""
+    """A WINDOW clause. `size` is the gap of a session; only HOPPING has an advance."""
 
     kind: WindowKind
     size: Duration

@@ -64,7 +64,7 @@ def parse_query(cursor: TokenCursor) -> Query:
 
 
 def _parse_late_partition(cursor: TokenCursor, found: tuple[Expression, ...]) -> tuple[Expression, ...]:
-    """Return PARTITION BY where 5.x had it: behind the query."""
+    """Return the expressions of a PARTITION BY behind the query, where version 5.x had it."""
     if found or not cursor.take_word("PARTITION", "BY"):
         return found
     cursor.warnings.append("PARTITION BY belongs before HAVING, EMIT and LIMIT; behind the query is its place of 5.x.")
@@ -215,7 +215,8 @@ def _parse_grouping(cursor: TokenCursor) -> tuple[Expression, ...]:
 
 
 def _is_bracketed_list(cursor: TokenCursor) -> bool:
-    """Whether `(a, b)` begins here, and not `(a + b) * c`: there is a comma on the first level, and nothing goes on."""
+    """Return whether `(a, b)` begins here, and not `(a + b) * c`: there is a comma on the first level, and no
+    operator follows."""
     if not cursor.at_symbol("("):
         return False
     depth, count, commas = 0, 0, False

@@ -35,7 +35,7 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True)
 class Property(Node):
-    """One line of WITH; the name is upper-cased unless it was a string, as the settings of connectors are."""
+    """One property of WITH; the name is upper-cased unless it was a string, as the settings of connectors are."""
 
     name: str
     value: Literal
@@ -181,7 +181,7 @@ class DescribeFunction(Node):
 
 @dataclass(frozen=True)
 class Explain(Node):
-    """Of a statement, or of the running query of this id."""
+    """EXPLAIN of a statement, or of the running query of this id."""
 
     subject: Statement | str
 
@@ -202,7 +202,7 @@ class QueryAction(Enum):
 
 @dataclass(frozen=True)
 class ControlQuery(Node):
-    """`query_id` None is ALL."""
+    """TERMINATE, PAUSE or RESUME of a query; `query_id` None stands for ALL."""
 
     action: QueryAction
     query_id: str | None

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class TokenCursor:
-    """Reads `tokens`, of which the last is END."""
+    """A position in `tokens`, of which the last is END."""
 
     def __init__(self, tokens: list[Token], text: str) -> None:
         self._tokens = tokens
@@ -48,7 +48,7 @@ class TokenCursor:
     # Questions.
 
     def at_word(self, *words: str) -> bool:
-        """Whether the next tokens are these words."""
+        """Return whether the next tokens are these words."""
         for count, word in enumerate(words):
             token = self.ahead(count)
             if token.kind is not TokenKind.NAME or token.value != word:
@@ -59,7 +59,7 @@ class TokenCursor:
         return self.token.kind is TokenKind.SYMBOL and self.token.value in symbols
 
     def take_word(self, *words: str) -> bool:
-        """Whether the next tokens are these words; they are taken if so."""
+        """Return whether the next tokens are these words; they are consumed if so."""
         if not self.at_word(*words):
             return False
         self._index += len(words)
@@ -117,7 +117,7 @@ class TokenCursor:
     # Nesting.
 
     def list_of(self, parse: Callable[[TokenCursor], T]) -> tuple[T, ...]:
-        """Return what `parse` reads, once or more, separated by commas."""
+        """Return the results of calling `parse` once or more, separated by commas."""
         found = [parse(self)]
         while self.take_symbol(","):
             found.append(parse(self))
@@ -144,7 +144,8 @@ class TokenCursor:
         return SyntaxFailure(message, token.at, length=max(1, token.end - token.start), hint=hint, text=self.text)
 
     def unexpected(self, expected: str, candidates: Iterable[str] = ()) -> SyntaxFailure:
-        """Return the error for a token that the grammar does not want; `candidates` are the words that would fit."""
+        """Return the error for a token that the grammar does not allow here; `candidates` are the words that would
+        fit."""
         token = self.token
         found = "the end of the statement" if token.kind is TokenKind.END else _shown(token)
         words = list(candidates) or [expected]

@@ -13,7 +13,7 @@ REFERENCE = re.compile(r"\$\{(\w+)\}")
 
 
 def fill_in(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text with the variables that are known, by upper-cased name, in place of their references."""
+    """Return the text with references to known variables, by upper-cased name, replaced by their values."""
     if "${" not in text:
         return text
     return REFERENCE.sub(lambda match: variables.get(match[1].upper(), match[0]), text)

@@ -139,7 +139,7 @@ def parse_decimal(text: str) -> decimal.Decimal:
 
 
 def parse_boolean(text: str) -> bool:
-    """Return whether the text begins a `true` or `yes`; everything else is false."""
+    """Return True if the text is a prefix of `true` or `yes`; everything else is false."""
     text = text.strip().lower()
     return bool(text) and ("true".startswith(text) or "yes".startswith(text))
 

@@ -33,7 +33,7 @@ from pessoa.ksql.types.sql_types import (
 
 
 def can_cast_implicitly(source: SqlType, target: SqlType) -> bool:
-    """Whether a value of the one type may be used where the other is wanted."""
+    """Return whether a value of the source type may be used where the target type is expected."""
     if source in (target, NULL_TYPE):
         return True
     if source == STRING:
@@ -65,7 +65,8 @@ def _widens(source: SqlType, target: SqlType) -> bool:
 
 
 def fits_column(source: SqlType, target: SqlType) -> bool:
-    """Whether a value may be written into a column: a number into any DECIMAL, which is checked by its value."""
+    """Return whether a value may be written into a column: a number into any DECIMAL, where its size is checked
+    later."""
     exact = isinstance(target, Decimal) and (source in (INTEGER, BIGINT) or isinstance(source, Decimal))
     return exact or can_cast_implicitly(source, target)
 
@@ -105,7 +106,8 @@ def _common_struct(first: Struct, second: Struct) -> Struct | None:
 
 
 def literal_value(text: str, target: SqlType) -> Value:
-    """Return the value that a string literal in a list has beside others of the type. Raises EvaluationFailure."""
+    """Return the value that a string literal in a list has if the other items are of the target type. Raises
+    EvaluationFailure."""
     if target == BOOLEAN:
         word = text.strip().lower()
         for whole, value in (("true", True), ("yes", True), ("false", False), ("no", False)):
@@ -126,7 +128,7 @@ def literal_value(text: str, target: SqlType) -> Value:
 
 
 def literal_fits(text: str, target: SqlType) -> bool:
-    """Whether a string literal in a list is text of the type."""
+    """Return whether a string literal in a list can be converted to the type."""
     try:
         literal_value(text, target)
     except EvaluationFailure:
@@ -135,7 +137,7 @@ def literal_fits(text: str, target: SqlType) -> bool:
 
 
 def number_type_of(text: str) -> SqlType | None:
-    """Return the type of a number in text; None if it is none."""
+    """Return the type of a number in text; None if the text is no number."""
     for kind in (INTEGER, BIGINT):
         if literal_fits(text, kind):
             return kind

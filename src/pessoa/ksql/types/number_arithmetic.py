@@ -103,7 +103,7 @@ _DECIMALS: dict[str, Callable[..., decimal.Decimal]] = {
 
 
 def fit_decimal(value: decimal.Decimal, kind: Decimal) -> decimal.Decimal:
-    """Return the value with the type's scale, rounded half up. A value with too many digits is a failure."""
+    """Return the value with the type's scale, rounded half up. Raises EvaluationFailure if it has too many digits."""
     try:
         found = value.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=_ROUNDING)
     except decimal.InvalidOperation:

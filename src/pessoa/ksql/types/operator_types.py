@@ -69,7 +69,7 @@ def decimal_type(operator: str, left: Decimal, right: Decimal) -> Decimal:
 
 
 def can_compare(operator: str, left: SqlType, right: SqlType) -> bool:
-    """Whether values of these types can be compared with the operator."""
+    """Return whether values of these types can be compared with the operator."""
     if is_number(left) and is_number(right):
         return True
     if left == right and left in (STRING, BYTES, *TIMES):

@@ -23,14 +23,14 @@ Value: TypeAlias = "bool | int | float | decimal.Decimal | str | bytes | list[Va
 
 
 class EvaluationFailure(Exception):
-    """A value that an expression cannot be computed of: the selected column becomes null and the row goes on.
+    """An expression cannot be computed for a value: the selected column becomes null and the row is kept.
 
     The message goes to the processing log.
     """
 
 
 class SqlType:
-    """A type; equal types are equal values. `str()` gives SQL."""
+    """An SQL type; equal types are equal values. `str()` gives SQL."""
 
 
 @dataclass(frozen=True)

@@ -55,12 +55,12 @@ def fixed_zone(text: str) -> tzinfo:
 
 
 def moment_ms(moment: datetime) -> int:
-    """Return milliseconds since 1970, without the detour through a float."""
+    """Return the milliseconds since 1970, without the rounding of a float."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def ms_moment(ms: int) -> datetime:
-    """Return the moment of milliseconds since 1970, in UTC."""
+    """Return the time in UTC of milliseconds since 1970."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -103,7 +103,7 @@ def format_date(days: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Return milliseconds of the day."""
+    """Return the milliseconds since midnight."""
     match = _TIME_TEXT.fullmatch(text.strip())
     parts = [int(match[part] or 0) for part in ("hour", "minute", "second")] if match else []
     if match is None or parts[0] > 23 or parts[1] > 59 or parts[2] > 59:

@@ -6,7 +6,7 @@ from pessoa.ksql.types.sql_types import Value
 
 
 def is_less(first: Value, second: Value) -> bool:
-    """Whether the first value comes before the second; both are of one type that has an order, and not null."""
+    """Return whether the first value comes before the second; both are of one type that has an order, and not null."""
     return first < second  # type: ignore[operator]
 
 

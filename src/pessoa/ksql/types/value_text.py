@@ -59,7 +59,7 @@ def text_of(kind: SqlType) -> ToText:
 
 
 def plain_text(value: Value) -> str:
-    """Return a value that is no time and no collection as text."""
+    """Return as text a value that is neither a time nor a collection."""
     match value:
         case bool():
             return "true" if value else "false"

@@ -75,7 +75,8 @@ class CloseRequest(msgspec.Struct, rename="camel"):
 
 
 class Form:
-    """How rows are written: what stands before, between and behind them. Rows of a live query come in time."""
+    """The format of a response: the bytes before, between and behind the rows. With `is_live` rows are written as
+    they arrive."""
 
     def __init__(self, columns: Sequence[ResultColumn], query_id: str | None, *, is_live: bool) -> None:
         self.columns = columns
@@ -94,7 +95,8 @@ class Form:
 
 
 class HeaderForm(Form):
-    """Rows of a live query end with the comma and the line, so that clients which read lines have each at once."""
+    """A JSON array of a header and rows. Each row of a live query ends with the comma and a line feed, so that
+    clients which read lines get it at once."""
 
     def head(self) -> bytes:
         schema = quoted_schema((one.name, one.type, one.is_key) for one in self.columns)
@@ -147,7 +149,7 @@ class ArrayForm(LineForm):
 
 
 class MessageForm(Form):
-    """Messages of a websocket: the columns, then one for each row; several are parted by a line's end."""
+    """Websocket messages: the columns, then one message for each row; several are separated by a line feed."""
 
     def head(self) -> bytes:
         return encode_json([{"name": one.name, "schema": schema_of(one.type)} for one in self.columns])
@@ -221,7 +223,7 @@ class Queries:
         return Answer(found, 200, content_type) if isinstance(found, bytes) else StreamedAnswer(found, content_type)
 
     def parse_one(self, text: str, session: Session) -> ParsedStatement:
-        """Return the query of a text; SET statements before it count for it."""
+        """Return the query of a text; SET statements before it apply to it."""
         found = self._statements.parse(text, session)
         while len(found) > 1 and isinstance(found[0].statement, (nodes.SetProperty, nodes.DefineVariable)):
             if isinstance(found[0].statement, nodes.SetProperty):
@@ -239,7 +241,7 @@ class Queries:
     async def open(
         self, parsed: ParsedStatement, session: Session, form: type[Form]
     ) -> bytes | AsyncGenerator[bytes, None]:
-        """Begin a query, and return what there is to write, whole or in time; a KsqlProblem if it cannot begin."""
+        """Begin a query, and return its response, whole or as a generator. Raises KsqlProblem if it cannot begin."""
         engine = self._engine
         try:
             decision = analyse(
@@ -335,7 +337,7 @@ class Queries:
 
 
 async def _messages(found: bytes | AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """Yield what a query gives as single messages."""
+    """Yield the response of a query as single messages."""
     if isinstance(found, bytes):
         for message in found.split(b"\n"):
             if message:
@@ -351,7 +353,7 @@ async def _messages(found: bytes | AsyncGenerator[bytes, None]) -> AsyncGenerato
 
 
 def result_columns(plan: LogicalPlan) -> list[ResultColumn]:
-    """Return the columns as they were selected; a key column of the only source is one here too."""
+    """Return the selected columns; one that is a key column of the only source is marked as key."""
     assert isinstance(plan.root, ProjectStep)
     sources = list(sources_of(plan.root))
     keys = {one.name for one in sources[0].key} if len(sources) == 1 else set()

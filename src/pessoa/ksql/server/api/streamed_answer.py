@@ -12,7 +12,8 @@ from pessoa.web.answers import EXCHANGE_KEY
 
 
 class StreamedAnswer(Response):
-    """`chunks` is closed in any case. `watches`: nothing more is to come from the caller but its end."""
+    """A response whose body is written while `chunks` yields it; `chunks` is closed in any case. With `watches` the
+    request has no more body, and the response ends when the client disconnects."""
 
     # Not what Starlette's would do: nothing is rendered.
     def __init__(
