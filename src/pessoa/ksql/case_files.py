@@ -73,7 +73,7 @@ class CaseRecord:
     topic: str
     key: Payload
     value: Payload
-    # None: not said.
+    # None: the case does not set it.
     timestamp_ms: int | None = None
     window: tuple[int, int | None] | None = None
     partition: int | None = None
@@ -179,13 +179,13 @@ def _cases_of(draft: _Draft, given: str) -> list[Case]:
         tuple(_schema(number, line) for number, line in sections.get("schemas", [])),
     )
     if "each" in sections:
-        return [_each(case, number, line) for number, line in sections["each"]]
+        return [_case_of_expression(case, number, line) for number, line in sections["each"]]
     if all(one is None for one in (case.outputs, case.rows, case.error, case.log)):
         raise CaseProblem(f"line {draft.line}: the case {draft.name!r} expects nothing: give out, rows, error or log")
     return [case]
 
 
-def _each(case: Case, number: int, line: str) -> Case:
+def _case_of_expression(case: Case, number: int, line: str) -> Case:
     expression, arrow, value = line.rpartition(_ARROW)
     if not arrow:
         raise CaseProblem(f"line {number}: 'expression{_ARROW}value' is needed, and this is {line!r}")

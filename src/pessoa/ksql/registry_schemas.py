@@ -28,7 +28,7 @@ class RegistrySchemas:
         """`settings` are those of the registry's client: schema.registry.url and others."""
         self._settings = dict(settings)
         self._client: RegistryClient | None = None
-        # An id that was never asked for before costs a request; the number of schemas in a registry bounds them.
+        # A cache without a bound: it has at most as many entries as the registry has schemas.
         self._known: dict[int, KnownSchema] = {}
         self._registered: dict[tuple[str, str, str], int] = {}
 

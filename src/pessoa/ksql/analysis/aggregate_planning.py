@@ -50,7 +50,7 @@ def plan_aggregation(draft: QueryDraft) -> QueryDraft:
         columns |= WINDOW_BOUNDS
     grouped = {typed.node: name for name, typed in keys}
     variables = {typed.node: name for name, typed in aggregates}
-    items = tuple(_behind(item, "SELECT", draft, grouped, variables) for item in draft.items)
+    items = tuple(_rewrite_item(item, "SELECT", draft, grouped, variables) for item in draft.items)
     parts = tuple(
         KeyPart((Column(name),), "grouping expression", (expression_text(typed.node),)) for name, typed in keys
     )
@@ -148,14 +148,14 @@ def _aggregates(draft: QueryDraft, calls: list[Call]) -> tuple[tuple[str, Typed]
     return tuple(found)
 
 
-def _behind(
+def _rewrite_item(
     item: Item, clause: str, draft: QueryDraft, grouped: dict[Expression, str], variables: dict[Expression, str]
 ) -> Item:
-    expression = _rewritten(item.expression, clause, draft, grouped, variables)
+    expression = _rewrite_expression(item.expression, clause, draft, grouped, variables)
     return Item(item.name, expression, item.aliased, item.at)
 
 
-def _rewritten(
+def _rewrite_expression(
     expression: Expression,
     clause: str,
     draft: QueryDraft,
@@ -187,6 +187,6 @@ def _rewritten(
 
 def _plan_having(draft: QueryDraft, grouped: dict[Expression, str], variables: dict[Expression, str]) -> QueryDraft:
     assert draft.having is not None
-    having = _rewritten(draft.having, "HAVING", draft, grouped, variables)
+    having = _rewrite_expression(draft.having, "HAVING", draft, grouped, variables)
     condition = as_written(draft, "HAVING", lambda: clause_condition(having, "HAVING", draft))
     return replace(draft, step=FilterStep(draft.below, condition, "HAVING"))

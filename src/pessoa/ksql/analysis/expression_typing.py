@@ -144,7 +144,7 @@ def compared(node: Expression, operator: str, left: Typed, right: Typed) -> tupl
             node.at,
             hint="Write IS NULL or IS NOT NULL.",
         )
-    left, right = _with_moment(left, right), _with_moment(right, left)
+    left, right = _parse_compared_time(left, right), _parse_compared_time(right, left)
     if not can_compare(operator, left.type, right.type):
         raise SemanticFailure(
             f"Cannot compare {expression_text(left.node)} ({left.type}) to {expression_text(right.node)} "
@@ -161,7 +161,7 @@ def compared(node: Expression, operator: str, left: Typed, right: Typed) -> tupl
     return left, right
 
 
-def _with_moment(side: Typed, other: Typed) -> Typed:
+def _parse_compared_time(side: Typed, other: Typed) -> Typed:
     """Return the text that ROWTIME is compared with as a literal in milliseconds."""
     column = other.node
     if not (isinstance(column, nodes.Column) and column.name in _TIME_COLUMNS and other.type == BIGINT):

@@ -69,7 +69,7 @@ def has_map(kind: SqlType) -> bool:
     return False
 
 
-def _holds(found: Format, allowed: tuple[SqlType, ...] | None, kind: SqlType) -> bool:
+def _can_hold(found: Format, allowed: tuple[SqlType, ...] | None, kind: SqlType) -> bool:
     if allowed is not None:
         return kind in allowed
     return found.nested or not isinstance(kind, (Array, Map, Struct))
@@ -115,7 +115,7 @@ def check_columns(format_name: str, columns: tuple[SchemaColumn, ...], side: str
         problem = f"The '{found.name}' format only supports a single field. Got: {shown}"
     else:
         allowed = _KAFKA_TYPES if found.name == "KAFKA" else None
-        bad = [one.type for one in columns if not _holds(found, allowed, one.type)]
+        bad = [one.type for one in columns if not _can_hold(found, allowed, one.type)]
         if bad:
             problem = f"The '{found.name}' format does not support type '{_base_name(bad[0])}'"
     if problem:

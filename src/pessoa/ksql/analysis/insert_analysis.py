@@ -50,7 +50,7 @@ def plan_insert_values(statement: InsertValues, catalogue: Catalogue) -> Planned
     found: list[tuple[str, Typed]] = []
     rowtime = None
     for name, value in zip(names, statement.values, strict=True):
-        typed = _typed(value, name, BIGINT if name == ROWTIME else kinds[name], catalogue)
+        typed = _type_value(value, name, BIGINT if name == ROWTIME else kinds[name], catalogue)
         if name == ROWTIME:
             rowtime = typed
         else:
@@ -85,7 +85,7 @@ def _check_names(statement: InsertValues, target: Source, names: tuple[str, ...]
         seen.add(name)
 
 
-def _typed(value: Expression, name: str, wanted: SqlType, catalogue: Catalogue) -> Typed:
+def _type_value(value: Expression, name: str, wanted: SqlType, catalogue: Catalogue) -> Typed:
     def change(node: Expression, _: frozenset[str]) -> Expression | None:
         if isinstance(node, Cast):
             return Cast(rewrite(node.operand, change), catalogue.resolve_type(node.type, node.at), at=node.at)
@@ -93,11 +93,11 @@ def _typed(value: Expression, name: str, wanted: SqlType, catalogue: Catalogue) 
 
     typed = type_expression(rewrite(value, change), NoColumns())
     if not fits_column(typed.type, wanted):
-        raise _mismatch(value, typed, name, wanted, value.at)
+        raise _type_mismatch(value, typed, name, wanted, value.at)
     return cast_to(typed, wanted)
 
 
-def _mismatch(value: Expression, typed: Typed, name: str, wanted: SqlType, at: Position) -> SemanticFailure:
+def _type_mismatch(value: Expression, typed: Typed, name: str, wanted: SqlType, at: Position) -> SemanticFailure:
     return SemanticFailure(
         f"Expected type {wanted} for field {quoted(name)} but got {typed.type}({expression_text(value)})", at,
         hint=f"Write CAST({expression_text(value)} AS {wanted}).",

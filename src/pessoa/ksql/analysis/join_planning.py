@@ -71,7 +71,7 @@ def _plan_join(
     left_key, right_key = _sides(draft, join, condition, side.labels, right)
     form = _form(side, join, right, left_key, right_key, draft)
     _check_windows(draft, join, right, left_key, right_key, side)
-    moves_left, moves_right = _moves(form, side, right, left_key, right_key)
+    moves_left, moves_right = _repartitioned_sides(form, side, right, left_key, right_key)
     if form is not JoinForm.FOREIGN_KEY and not moves_left and not moves_right:
         _check_partitions(side, right, draft)
     key, synthetic = _result_key(form, join.kind, side, left_key, right_key, draft.synthetic_key)
@@ -100,7 +100,9 @@ def _plan_join(
     return replace(draft, step=step, columns=columns), after, _key_parts(form, names, draft)
 
 
-def _moves(form: JoinForm, side: _Side, right: BoundSource, left_key: Typed, right_key: Typed) -> tuple[bool, bool]:
+def _repartitioned_sides(
+    form: JoinForm, side: _Side, right: BoundSource, left_key: Typed, right_key: Typed
+) -> tuple[bool, bool]:
     """Return which sides are repartitioned: streams with another key or another key format."""
     other_format = side.key_format != right.source.key_format
     left = form in (JoinForm.STREAM_STREAM, JoinForm.STREAM_TABLE) and not _is_key(left_key, side.key)
@@ -152,8 +154,8 @@ def _owners(node: Expression, owners: dict[str, str]) -> set[str]:
 def _check_types(left: Typed, right: Typed, join: Join, draft: QueryDraft) -> None:
     if left.type != right.type:
         raise SemanticFailure(
-            f"Invalid join condition: types don't match. Got {_written(left, draft)}{{{left.type}}} = "
-            f"{_written(right, draft)}{{{right.type}}}.",
+            f"Invalid join condition: types don't match. Got {_written_text(left, draft)}{{{left.type}}} = "
+            f"{_written_text(right, draft)}{{{right.type}}}.",
             join.at,
             hint="Use CAST to make both sides one type.",
         )
@@ -187,7 +189,7 @@ def _form(
             "definition (i.e. the WITHIN clause) and try to execute your join again.",
             join.within.at,
         )
-    got = f"Got {_written(left_key, draft)} = {_written(right_key, draft)}."
+    got = f"Got {_written_text(left_key, draft)} = {_written_text(right_key, draft)}."
     if len(right.source.key) > 1:
         raise SemanticFailure(
             f"Invalid join condition: joins on the multi-column key of {right.source.name} are not supported. {got}",
@@ -270,7 +272,7 @@ def _source_columns(draft: QueryDraft) -> dict[str, Column]:
     }
 
 
-def _written(typed: Typed, draft: QueryDraft) -> str:
+def _written_text(typed: Typed, draft: QueryDraft) -> str:
     """Return an expression with the columns as people write them."""
     columns = _source_columns(draft)
     return expression_text(

@@ -126,8 +126,8 @@ class _Namer:
 
     def __init__(self, draft: QueryDraft) -> None:
         aliases = [item.alias for item in draft.query.items if isinstance(item, SelectExpression) and item.alias]
-        self._taken = {*aliases, *(column.name for one in draft.bound for column in one.source.columns())}
-        self._given: set[str] = set()
+        self._reserved_names = {*aliases, *(column.name for one in draft.bound for column in one.source.columns())}
+        self._used_names: set[str] = set()
         self._count = 0
         # A column has its own name; of a join, with the alias before it if several sources have the name.
         self._names = {
@@ -142,7 +142,7 @@ class _Namer:
             return self._names.get(expression.name, expression.name)
         if isinstance(expression, Dereference):
             return self._field(expression.field_name)
-        while f"KSQL_COL_{self._count}" in self._taken:
+        while f"KSQL_COL_{self._count}" in self._reserved_names:
             self._count += 1
         found = f"KSQL_COL_{self._count}"
         self._count += 1
@@ -150,10 +150,10 @@ class _Namer:
 
     def _field(self, name: str) -> str:
         found, count = name, 0
-        while found in self._given:
+        while found in self._used_names:
             count += 1
             found = f"{name}_{count}"
-        self._given.add(found)
+        self._used_names.add(found)
         return found
 
 

@@ -28,7 +28,7 @@ def plan_select(query: Query, catalogue: Catalogue) -> tuple[LogicalPlan, QueryM
     if query.emit is not None:
         plan = plan_query(query, catalogue)
         return plan, QueryMode.PUSH, plan.warnings
-    reason = _no_pull(query, catalogue)
+    reason = _pull_problem(query, catalogue)
     if not reason:
         plan = plan_query(query, catalogue)
         return plan, QueryMode.PULL, plan.warnings
@@ -37,7 +37,7 @@ def plan_select(query: Query, catalogue: Catalogue) -> tuple[LogicalPlan, QueryM
     return plan, QueryMode.PUSH, (*plan.warnings, warning)
 
 
-def _no_pull(query: Query, catalogue: Catalogue) -> str:
+def _pull_problem(query: Query, catalogue: Catalogue) -> str:
     """Return why a query cannot be a pull query; "" if it can."""
     clauses = (
         ("JOIN", query.joins),

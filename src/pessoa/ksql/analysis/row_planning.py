@@ -93,13 +93,13 @@ def plan_table_functions(draft: QueryDraft) -> QueryDraft:
             planned.append((names[call], type_expression(call, scope)))
     columns = {**draft.columns, **{name: typed.type for name, typed in planned}}
     items = tuple(
-        Item(item.name, rewrite(item.expression, lambda node, _: _replaced(node, names)), item.aliased, item.at)
+        Item(item.name, rewrite(item.expression, lambda node, _: _column_for(node, names)), item.aliased, item.at)
         for item in draft.items
     )
     return replace(draft, items=items, columns=columns, step=FlatMapStep(draft.below, tuple(planned)))
 
 
-def _replaced(node: Expression, names: dict[Expression, str]) -> Expression | None:
+def _column_for(node: Expression, names: dict[Expression, str]) -> Expression | None:
     name = names.get(node)
     return None if name is None else Column(name, at=node.at)
 

@@ -105,7 +105,7 @@ def plan_insert_select(statement: InsertSelect, catalogue: Catalogue) -> tuple[L
 
 def _check_schema(statement: InsertSelect, plan: LogicalPlan, target: Source) -> None:
     """Raise unless keys and values agree with the sink's in number, order and name, and their types can be cast."""
-    if _fits(plan.key, target.key) and _fits(plan.value, target.value):
+    if _columns_fit(plan.key, target.key) and _columns_fit(plan.value, target.value):
         return
     raise SemanticFailure(
         f"Incompatible schema between results and sink.\nResult schema is {plan.schema_text()}\n"
@@ -115,7 +115,7 @@ def _check_schema(statement: InsertSelect, plan: LogicalPlan, target: Source) ->
     )
 
 
-def _fits(given: tuple[SchemaColumn, ...], wanted: tuple[SchemaColumn, ...]) -> bool:
+def _columns_fit(given: tuple[SchemaColumn, ...], wanted: tuple[SchemaColumn, ...]) -> bool:
     return len(given) == len(wanted) and all(
         own.name == other.name and fits_column(own.type, other.type) for own, other in zip(given, wanted, strict=True)
     )

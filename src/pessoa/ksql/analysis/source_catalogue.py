@@ -43,7 +43,7 @@ class FormatOptions:
     """The settings of a source's key or value format, such as the delimiter."""
 
     delimiter: str = ","
-    # Whether a single value column stands in an object; None: as the server's setting says.
+    # Whether a single value column is wrapped in an object; None: as the server's setting.
     wrap: bool | None = None
     # The full name of the record in a schema registry.
     schema_name: str | None = None

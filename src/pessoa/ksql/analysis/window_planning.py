@@ -33,6 +33,6 @@ def plan_window(window: Window, emit: Emit | None) -> PlannedWindow:
             raise SemanticFailure(
                 "RETENTION must not be shorter than the window's size and grace", window.retention.at, hint=hint
             )
-        # A default gives way to what was said.
+        # The default grace is shortened to fit the RETENTION that was given.
         grace = retention - size
     return PlannedWindow(window.kind, size, advance, grace, retention)

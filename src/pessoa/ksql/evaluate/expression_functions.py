@@ -50,26 +50,26 @@ def compile_expression(typed: Typed, around: Surroundings) -> RowFunction:
         case nodes.Case():
             return _case(typed, around)
         case nodes.ArrayConstructor():
-            items = _all(typed, around)
+            items = _compile_children(typed, around)
             return lambda row: [item(row) for item in items]
         case nodes.MapConstructor():
-            parts = _all(typed, around)
+            parts = _compile_children(typed, around)
             pairs = list(zip(parts[::2], parts[1::2], strict=True))
             return lambda row: {key(row): value(row) for key, value in pairs}
         case nodes.StructConstructor(fields):
-            named = [(name, value) for (name, _), value in zip(fields, _all(typed, around), strict=True)]
+            named = [(name, value) for (name, _), value in zip(fields, _compile_children(typed, around), strict=True)]
             return lambda row: {name: value(row) for name, value in named}
     from pessoa.ksql.evaluate.predicate_functions import compile_predicate
 
     return compile_predicate(typed, around)
 
 
-def _all(typed: Typed, around: Surroundings) -> list[RowFunction]:
+def _compile_children(typed: Typed, around: Surroundings) -> list[RowFunction]:
     return [compile_expression(child, around) for child in typed.children]
 
 
 def _arithmetic(operator: str, typed: Typed, around: Surroundings) -> RowFunction:
-    left, right = _all(typed, around)
+    left, right = _compile_children(typed, around)
     if operator == "||":
         return _concat(left, right, typed.type == BYTES)
     if typed.type == STRING:
@@ -97,7 +97,7 @@ def _concat(left: RowFunction, right: RowFunction, binary: bool) -> RowFunction:
 
 
 def _negate(typed: Typed, around: Surroundings) -> RowFunction:
-    (operand,) = _all(typed, around)
+    (operand,) = _compile_children(typed, around)
     wrap = wrap_integer if typed.type == INTEGER else wrap_bigint if typed.type == BIGINT else None
 
     def negated(row: Row) -> Value:
@@ -110,7 +110,7 @@ def _negate(typed: Typed, around: Surroundings) -> RowFunction:
 
 
 def _cast(typed: Typed, around: Surroundings) -> RowFunction:
-    operand = _lenient(typed.children[0], around)
+    operand = _compile_leniently(typed.children[0], around)
     change = caster(typed.children[0].type, typed.type)
     assert change is not None
     return lambda row: change(operand(row))
@@ -125,7 +125,7 @@ def _dereference(name: str, base: RowFunction) -> RowFunction:
 
 
 def _subscript(typed: Typed, around: Surroundings) -> RowFunction:
-    base, index = _all(typed, around)
+    base, index = _compile_children(typed, around)
 
     def element(row: Row) -> Value:
         container, key = base(row), index(row)
@@ -157,7 +157,7 @@ def _call(typed: Typed, around: Surroundings) -> RowFunction:
         try:
             found = cast("Value", compute(*before, *values))
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
-            # A function may be a user's. It fails for this row, and the query goes on.
+            # A function may be a user's. It fails for this row, and the query continues.
             raise EvaluationFailure(f"{name} failed: {error!r}") from error
         # CEIL(9.9) is no DECIMAL(2, 1).
         return fit_decimal(found, result) if isinstance(found, Exact) and isinstance(result, Decimal) else found
@@ -170,10 +170,10 @@ def _argument(typed: Typed, around: Surroundings) -> Callable[[Row], object]:
     that fails gives null."""
     if isinstance(typed.node, nodes.LambdaFunction):
         return _lambda(typed.node, compile_expression(typed.children[0], around))
-    return _lenient(typed, around)
+    return _compile_leniently(typed, around)
 
 
-def _lenient(typed: Typed, around: Surroundings) -> RowFunction:
+def _compile_leniently(typed: Typed, around: Surroundings) -> RowFunction:
     """Return the function that computes an operand of a call or a cast: a call or a field that fails gives null."""
     compute = compile_expression(typed, around)
     if not isinstance(typed.node, (nodes.Call, nodes.Dereference, nodes.Subscript)):
@@ -198,7 +198,7 @@ def _lambda(node: nodes.LambdaFunction, body: RowFunction) -> Callable[[Row], ob
 
 
 def _case(typed: Typed, around: Surroundings) -> RowFunction:
-    parts = _all(typed, around)
+    parts = _compile_children(typed, around)
     branches = list(zip(parts[:-1:2], parts[1:-1:2], strict=True))
     otherwise = parts[-1]
 

@@ -96,7 +96,7 @@ def _average(types: tuple[SqlType, ...], _: tuple[Value, ...]) -> Aggregate:
     return states.averaging(*_arithmetic(types[0]))
 
 
-def _positive(literals: tuple[Value, ...], name: str) -> int:
+def _positive_count(literals: tuple[Value, ...], name: str) -> int:
     count = literals[0]
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise SemanticFailure(f"{name}: the number must be at least 1, but it is {count!r}")
@@ -109,7 +109,7 @@ def _offset(name: str, latest: bool) -> list[tuple[str, int, Make]]:
 
     def several(_: tuple[SqlType, ...], literals: tuple[Value, ...]) -> Aggregate:
         return states.by_offset(
-            latest, _positive(literals, name), literals[1] is not False if len(literals) > 1 else True
+            latest, _positive_count(literals, name), literals[1] is not False if len(literals) > 1 else True
         )
 
     return [
@@ -184,28 +184,32 @@ _ROWS = [
             ("TOPK(x, 2)", "ARRAY[1, 3, NULL, 3, 2]", "ARRAY[3, 3]"),
             ("TOPK(x, y, 1)", ("ARRAY[1, 2]", "ARRAY['a', 'b']"), "ARRAY[STRUCT(`sort_col` := 2, `col0` := 'b')]"),
         ],
-        ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive(literals, "TOPK"), False, 1)),
+        ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive_count(literals, "TOPK"), False, 1)),
         (
             "(T, U, INTEGER) ARRAY<STRUCT<sort_col T, col0 U>>",
             2,
-            lambda _, literals: states.top(_positive(literals, "TOPK"), False, 2),
+            lambda _, literals: states.top(_positive_count(literals, "TOPK"), False, 2),
         ),
         (
             "(T, U, V, INTEGER) ARRAY<STRUCT<sort_col T, col0 U, col1 V>>",
             3,
-            lambda _, literals: states.top(_positive(literals, "TOPK"), False, 3),
+            lambda _, literals: states.top(_positive_count(literals, "TOPK"), False, 3),
         ),
         (
             "(T, U, V, W, INTEGER) ARRAY<STRUCT<sort_col T, col0 U, col1 V, col2 W>>",
             4,
-            lambda _, literals: states.top(_positive(literals, "TOPK"), False, 4),
+            lambda _, literals: states.top(_positive_count(literals, "TOPK"), False, 4),
         ),
     ),
     _row(
         "TOPKDISTINCT",
         "The k largest values, each once, in descending order.",
         [("TOPKDISTINCT(x, 2)", "ARRAY[1, 3, 3, 2]", "ARRAY[3, 2]")],
-        ("(T, INTEGER) ARRAY<T>", 1, lambda _, literals: states.top(_positive(literals, "TOPKDISTINCT"), True, 1)),
+        (
+            "(T, INTEGER) ARRAY<T>",
+            1,
+            lambda _, literals: states.top(_positive_count(literals, "TOPKDISTINCT"), True, 1),
+        ),
     ),
     _row(
         "LATEST_BY_OFFSET",

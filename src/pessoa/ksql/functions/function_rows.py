@@ -29,11 +29,11 @@ class Variant:
     signature: Signature
     # Takes the arguments; with `surrounded`, the Surroundings before them; with `typed`, their types before those.
     compute: Compute
-    # False: a null among the arguments gives null, and the function is not asked.
+    # False: a null among the arguments gives null, and the function is not called.
     sees_null: bool = False
     surrounded: bool = False
     typed: bool = False
-    # The result's type, where the signature cannot say it: decimals.
+    # The result's type, where the signature cannot express it: decimals.
     returns: Returns | None = None
     # The expression of Spark SQL that means the same, with {0}, {1} … for the arguments; "" if there is none.
     spark: str = ""

@@ -40,7 +40,7 @@ def _variants(counted: bool, compute: Callable[[str, int, tuple[str | None, ...]
     ]
 
 
-def _right(text: str, count: int, masks: tuple[str | None, ...]) -> str:
+def _mask_right(text: str, count: int, masks: tuple[str | None, ...]) -> str:
     split = max(0, len(text) - count)
     return text[:split] + mask(text[split:], masks)
 
@@ -70,7 +70,7 @@ ROWS: list[Function] = [
         "STRING",
         "The last characters masked.",
         ["MASK_RIGHT('My Test $123', 4) = 'My Test -nnn'"],
-        *_variants(True, _right),
+        *_variants(True, _mask_right),
     ),
     function(
         "MASK_KEEP_LEFT",

@@ -61,11 +61,11 @@ def _double(name: str, doc: str, example: str, compute: Callable[..., float]) ->
     return function(name, _CATEGORY, doc, [example], variant("(DOUBLE) DOUBLE", _not_a_number(compute)))
 
 
-def _same(types: tuple[SqlType, ...]) -> SqlType:
+def _type_of_argument(types: tuple[SqlType, ...]) -> SqlType:
     return types[0]
 
 
-def _whole(types: tuple[SqlType, ...]) -> SqlType:
+def _integral_type(types: tuple[SqlType, ...]) -> SqlType:
     kind = types[0]
     assert isinstance(kind, Decimal)
     return Decimal(max(1, kind.precision - kind.scale), 0)
@@ -79,7 +79,7 @@ def _by_kind(
         variant("(INTEGER) INTEGER", lambda value: wrap_integer(whole(value))),
         variant("(BIGINT) BIGINT", lambda value: wrap_bigint(whole(value))),
         variant("(DOUBLE) DOUBLE", double),
-        variant("(DECIMAL) DECIMAL", exact, returns=_same),
+        variant("(DECIMAL) DECIMAL", exact, returns=_type_of_argument),
     ]
 
 
@@ -95,7 +95,7 @@ def _decimal_integral(rounding: str) -> Callable[[decimal.Decimal], decimal.Deci
     return rounded
 
 
-def _scaled(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
+def _round_to(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decimal:
     """Return the value rounded to so many digits behind the point, with its own scale."""
     places = min(max(digits, -400), 400)
     return value.quantize(decimal.Decimal(1).scaleb(-places), rounding=rounding, context=_ROOM).quantize(
@@ -103,7 +103,7 @@ def _scaled(value: decimal.Decimal, digits: int, rounding: str) -> decimal.Decim
     )
 
 
-def _half_up(value: decimal.Decimal) -> str:
+def _half_up_mode(value: decimal.Decimal) -> str:
     """Return the rounding that goes towards plus infinity from the middle: 1.5 → 2, -1.5 → -1."""
     return decimal.ROUND_HALF_DOWN if value < 0 else decimal.ROUND_HALF_UP
 
@@ -114,7 +114,9 @@ def _round(value: float) -> int:
     if abs(value) >= 2**63:
         return 2**63 - 1 if value > 0 else -(2**63)
     return int(
-        decimal.Decimal(value).quantize(decimal.Decimal(1), rounding=_half_up(decimal.Decimal(value)), context=_ROOM)
+        decimal.Decimal(value).quantize(
+            decimal.Decimal(1), rounding=_half_up_mode(decimal.Decimal(value)), context=_ROOM
+        )
     )
 
 
@@ -124,7 +126,7 @@ def _round_double(value: float, digits: int) -> float:
     exact = decimal.Decimal(repr(value))
     places = decimal.Decimal(1).scaleb(-min(max(digits, -400), 400))
     # No minus zero.
-    return float(exact.quantize(places, rounding=_half_up(exact), context=_ROOM)) + 0.0
+    return float(exact.quantize(places, rounding=_half_up_mode(exact), context=_ROOM)) + 0.0
 
 
 def _truncate(value: float) -> int:
@@ -267,15 +269,19 @@ ROWS: list[Function] = [
         variant("(DOUBLE) BIGINT", _round),
         variant(
             "(DECIMAL) DECIMAL",
-            lambda value: value.quantize(decimal.Decimal(1), rounding=_half_up(value), context=_ROOM),
-            returns=_whole,
+            lambda value: value.quantize(decimal.Decimal(1), rounding=_half_up_mode(value), context=_ROOM),
+            returns=_integral_type,
         ),
         variant(
             "(BIGINT, INTEGER) BIGINT",
-            lambda value, n: wrap_bigint(int(_scaled(decimal.Decimal(value), n, _half_up(value)))),
+            lambda value, n: wrap_bigint(int(_round_to(decimal.Decimal(value), n, _half_up_mode(value)))),
         ),
         variant("(DOUBLE, INTEGER) DOUBLE", _round_double),
-        variant("(DECIMAL, INTEGER) DECIMAL", lambda value, n: _scaled(value, n, _half_up(value)), returns=_same),
+        variant(
+            "(DECIMAL, INTEGER) DECIMAL",
+            lambda value, n: _round_to(value, n, _half_up_mode(value)),
+            returns=_type_of_argument,
+        ),
     ),
     function(
         "TRUNC",
@@ -288,13 +294,17 @@ ROWS: list[Function] = [
         variant(
             "(DECIMAL) DECIMAL",
             lambda value: value.quantize(decimal.Decimal(1), rounding=decimal.ROUND_DOWN, context=_ROOM),
-            returns=_whole,
+            returns=_integral_type,
         ),
         variant(
-            "(BIGINT, INTEGER) BIGINT", lambda value, n: int(_scaled(decimal.Decimal(value), n, decimal.ROUND_DOWN))
+            "(BIGINT, INTEGER) BIGINT", lambda value, n: int(_round_to(decimal.Decimal(value), n, decimal.ROUND_DOWN))
         ),
         variant("(DOUBLE, INTEGER) DOUBLE", _truncate_double),
-        variant("(DECIMAL, INTEGER) DECIMAL", lambda value, n: _scaled(value, n, decimal.ROUND_DOWN), returns=_same),
+        variant(
+            "(DECIMAL, INTEGER) DECIMAL",
+            lambda value, n: _round_to(value, n, decimal.ROUND_DOWN),
+            returns=_type_of_argument,
+        ),
     ),
     function(
         "SIGN",

@@ -51,14 +51,14 @@ def compile_pattern(text: str) -> Pattern:
     return found
 
 
-def _searchable(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Return the text with ? for lone surrogates, which RE2 cannot read."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _extract(pattern: str, text: str, group: int = 0) -> str | None:
     compiled = compile_pattern(pattern)
-    found = compiled.search(_searchable(text))
+    found = compiled.search(_replace_surrogates(text))
     return None if found is None or not 0 <= group <= compiled.groups else found.group(group)
 
 
@@ -66,13 +66,13 @@ def _extract_all(pattern: str, text: str, group: int = 0) -> list[str | None] | 
     compiled = compile_pattern(pattern)
     if not 0 <= group <= compiled.groups:
         return None
-    return [found.group(group) for found in compiled.finditer(_searchable(text))]
+    return [found.group(group) for found in compiled.finditer(_replace_surrogates(text))]
 
 
 def _replace(text: str, pattern: str, replacement: str) -> str:
     compiled = compile_pattern(pattern)
     out: list[str] = []
-    text, position = _searchable(text), 0
+    text, position = _replace_surrogates(text), 0
     for found in compiled.finditer(text):
         out += [text[position : found.start()], _expand(found, replacement, compiled.groups)]
         position = found.end()
@@ -102,7 +102,7 @@ def _split(text: str, pattern: str) -> list[str]:
     if not pattern:
         return list(text)
     pieces: list[str] = []
-    text, position = _searchable(text), 0
+    text, position = _replace_surrogates(text), 0
     for found in compile_pattern(pattern).finditer(text):
         if found.end() == found.start():
             continue

@@ -85,7 +85,7 @@ class Signature:
             if not isinstance(argument, SqlType) and not _bind_lambda(parameter, argument, bound):
                 return None
         filled = tuple(
-            _filled(parameter, bound, argument if isinstance(argument, SqlType) else NULL_TYPE)
+            _substitute(parameter, bound, argument if isinstance(argument, SqlType) else NULL_TYPE)
             for parameter, argument in zip(wanted, arguments, strict=True)
         )
         pairs = [(kind, own) for kind, own in zip(filled, arguments, strict=True) if isinstance(own, SqlType)]
@@ -93,7 +93,7 @@ class Signature:
             return None
         # A bare NULL fits everything and counts as little.
         cost = sum(0 if own in (kind, NULL_TYPE) else _distance(own, kind) for kind, own in pairs)
-        return Match(filled, _filled(self.result, bound, NULL_TYPE), cost + (1 if self.variadic else 0))
+        return Match(filled, _substitute(self.result, bound, NULL_TYPE), cost + (1 if self.variadic else 0))
 
 
 _WIDTHS = {"INTEGER": 0, "BIGINT": 1, "DOUBLE": 3}
@@ -134,11 +134,11 @@ def _bind(parameter: SqlType, argument: SqlType, bound: dict[str, SqlType]) -> b
 def _bind_lambda(parameter: SqlType, argument: LambdaArgument, bound: dict[str, SqlType]) -> bool:
     if not isinstance(parameter, Lambda):
         return False
-    own = argument(tuple(_filled(kind, bound, NULL_TYPE) for kind in parameter.arguments))
-    return _bind(parameter.result, own, bound) and can_cast_implicitly(own, _filled(parameter.result, bound, own))
+    own = argument(tuple(_substitute(kind, bound, NULL_TYPE) for kind in parameter.arguments))
+    return _bind(parameter.result, own, bound) and can_cast_implicitly(own, _substitute(parameter.result, bound, own))
 
 
-def _filled(kind: SqlType, bound: dict[str, SqlType], argument: SqlType) -> SqlType:
+def _substitute(kind: SqlType, bound: dict[str, SqlType], argument: SqlType) -> SqlType:
     match kind:
         case Variable(name):
             return bound.get(name, NULL_TYPE)
@@ -146,14 +146,14 @@ def _filled(kind: SqlType, bound: dict[str, SqlType], argument: SqlType) -> SqlT
             return argument
         case Array(element):
             inner = argument.element if isinstance(argument, Array) else NULL_TYPE
-            return Array(_filled(element, bound, inner))
+            return Array(_substitute(element, bound, inner))
         case Map(key, value):
-            return Map(_filled(key, bound, NULL_TYPE), _filled(value, bound, NULL_TYPE))
+            return Map(_substitute(key, bound, NULL_TYPE), _substitute(value, bound, NULL_TYPE))
         case Struct(fields):
-            return Struct(tuple((name, _filled(one, bound, NULL_TYPE)) for name, one in fields))
+            return Struct(tuple((name, _substitute(one, bound, NULL_TYPE)) for name, one in fields))
         case Lambda(arguments, result):
-            own = tuple(_filled(one, bound, NULL_TYPE) for one in arguments)
-            return Lambda(own, _filled(result, bound, NULL_TYPE))
+            own = tuple(_substitute(one, bound, NULL_TYPE) for one in arguments)
+            return Lambda(own, _substitute(result, bound, NULL_TYPE))
     return kind
 
 
@@ -204,7 +204,7 @@ class _Reader:
         word = self._words[self._index]
         self._index += 1
         if word in ("ARRAY", "MAP", "STRUCT"):
-            return self._nested(word)
+            return self._nested_type(word)
         if word in ("UNIT", str(INTERVAL_UNIT)):
             return INTERVAL_UNIT
         if word == "DECIMAL":
@@ -213,7 +213,7 @@ class _Reader:
             return Variable(word)
         return PRIMITIVES[word]
 
-    def _nested(self, word: str) -> SqlType:
+    def _nested_type(self, word: str) -> SqlType:
         self._expect("<")
         if word == "STRUCT":
             fields: list[tuple[str, SqlType]] = []

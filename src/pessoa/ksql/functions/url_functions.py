@@ -17,7 +17,7 @@ def _split(url: str) -> SplitResult:
         raise EvaluationFailure(f"URL input has invalid syntax: {url}")
     try:
         found = urlsplit(url)
-        # A port that is no number shows itself only when it is asked for.
+        # A port that is no number raises only when the attribute is read.
         _ = found.port
     except ValueError as wrong:
         raise EvaluationFailure(f"URL input has invalid syntax: {url} ({wrong})") from None

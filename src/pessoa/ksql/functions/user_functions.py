@@ -65,7 +65,7 @@ def udf(name: str, signature: str, *, doc: str = "", sees_null: bool = False) ->
     """Add a scalar function; several signatures of one name are its variants."""
 
     def add(function: F) -> F:
-        _add_function(scalar_functions(), name, signature, doc or _doc(function), _guarded(function), sees_null)
+        _add_function(scalar_functions(), name, signature, doc or _doc(function), _guard(function), sees_null)
         return function
 
     return add
@@ -75,7 +75,7 @@ def udtf(name: str, signature: str, *, doc: str = "", sees_null: bool = False) -
     """Add a table function: it returns the values of the new rows. The signature's result is the type of one."""
 
     def add(function: F) -> F:
-        guarded = _guarded(function)
+        guarded = _guard(function)
 
         def rows(*values: object) -> list[Value]:
             found = guarded(*values)
@@ -125,7 +125,7 @@ def _add_function(
     known[upper] = Function(upper, USER, doc, (), (*others, variant(signature, compute, sees_null=sees_null)))
 
 
-def _guarded(function: Callable[..., object]) -> Callable[..., object]:
+def _guard(function: Callable[..., object]) -> Callable[..., object]:
     """Return the function with its exceptions turned into EvaluationFailure, which the processing log shows."""
 
     def guarded(*values: object) -> object:

@@ -102,7 +102,7 @@ def _converter(kind: SqlType) -> Convert:
     match kind:
         case Array(element):
             inner = _from_avro(element)
-            return lambda value: [inner(one) for one in _checked(value, list, kind)]
+            return lambda value: [inner(one) for one in _check_type(value, list, kind)]
         case Map(key, item):
             return _map(_from_avro(key), _from_avro(item), kind)
         case Struct(fields):
@@ -113,7 +113,7 @@ def _converter(kind: SqlType) -> Convert:
     return lambda value: _primitive(value, kind)
 
 
-def _checked(value: object, wanted: type[list[object]], kind: SqlType) -> list[object]:
+def _check_type(value: object, wanted: type[list[object]], kind: SqlType) -> list[object]:
     if not isinstance(value, wanted):
         raise CodecFailure(f"{type(value).__name__} is no {kind}")
     return value
@@ -130,7 +130,7 @@ def _map(key: Convert, item: Convert, kind: SqlType) -> Convert:
     def read(value: object) -> Value:
         if isinstance(value, dict):
             return {key(name): item(one) for name, one in value.items()}
-        entries = [one for one in _checked(value, list, kind) if isinstance(one, dict)]
+        entries = [one for one in _check_type(value, list, kind) if isinstance(one, dict)]
         return {key(one.get("key")): item(one.get("value")) for one in entries}
 
     return read
@@ -247,7 +247,7 @@ class RegistryAvroCodec:
     def encode(self, values: Sequence[Value] | None) -> bytes | None:
         if values is None or (not self._side.wrapped and values[0] is None):
             return None
-        schema_id, codec, names = self._writing()
+        schema_id, codec, names = self._open_writer()
         shown = [one if writer is None else writer(one) for one, writer in zip(values, self._writers, strict=True)]
         value = dict(zip(names, shown, strict=True)) if self._side.wrapped else shown[0]
         try:
@@ -255,7 +255,7 @@ class RegistryAvroCodec:
         except DataProblem as problem:
             raise CodecFailure(str(problem)) from None
 
-    def _writing(self) -> tuple[int, AvroCodec, list[str]]:
+    def _open_writer(self) -> tuple[int, AvroCodec, list[str]]:
         if self._writer is None:
             given = self._side.options.schema_id
             if given is None:

@@ -117,13 +117,15 @@ class AssertedRows:
             there = records.get(source.topic, ())
             where = f"{source.name}, record {number + 1}"
             if number >= len(there):
-                raise FailedAssertion(f"{where}: expected\n  {_shown(wanted)}\nbut there is nothing more")
+                raise FailedAssertion(f"{where}: expected\n  {_record_text(wanted)}\nbut there is nothing more")
             came = there[number]
             same = (wanted.key, wanted.value) == (came.key, came.value)
             if not same or (is_timed and wanted.timestamp_ms != came.timestamp_ms):
                 found = OutputRecord(came.key, came.value, came.timestamp_ms)
-                raise FailedAssertion(f"{where}: expected\n  {_shown(wanted)}\nbut it is\n  {_shown(found)}")
+                raise FailedAssertion(
+                    f"{where}: expected\n  {_record_text(wanted)}\nbut it is\n  {_record_text(found)}"
+                )
 
 
-def _shown(record: OutputRecord) -> str:
+def _record_text(record: OutputRecord) -> str:
     return f"{record.key!r} {record.value!r} @{record.timestamp_ms}"

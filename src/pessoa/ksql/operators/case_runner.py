@@ -168,7 +168,7 @@ def _run(opened: OpenCase, make_query: MakeQuery) -> tuple[dict[str, list[KafkaR
             if sink is None:
                 rows += query.rows
             else:
-                found += [_written(opened, sink, one, written) for one in out]
+                found += [_append_record(opened, sink, one, written) for one in out]
         pending.extendleft(reversed(found))
     return written, rows
 
@@ -183,7 +183,7 @@ def _all_records(opened: OpenCase, written: Mapping[str, list[KafkaRecord]]) -> 
     return found
 
 
-def _written(
+def _append_record(
     opened: OpenCase, sink: Source, record: OutputRecord, written: dict[str, list[KafkaRecord]]
 ) -> KafkaRecord:
     partition = 0
@@ -222,35 +222,35 @@ def _sources(step: Step) -> list[Source]:
 def _compare(topic: str, expected: list[CaseRecord], written: list[KafkaRecord], codec: CaseCodec) -> None:
     for number in range(max(len(expected), len(written))):
         wanted = expected[number] if number < len(expected) else None
-        came = written[number] if number < len(written) else None
-        shown = "nothing more" if came is None else _shown(codec, came)
-        if wanted is None or came is None or not _same(codec, wanted, came):
+        found_record = written[number] if number < len(written) else None
+        shown = "nothing more" if found_record is None else _record_text(codec, found_record)
+        if wanted is None or found_record is None or not _matches(codec, wanted, found_record):
             place = "" if wanted is None else f" (line {wanted.line})"
-            text = "nothing more" if wanted is None else _wanted(wanted)
+            text = "nothing more" if wanted is None else _expected_text(wanted)
             raise CaseFailure(f"{topic}, record {number + 1}{place}: expected\n  {text}\nbut it is\n  {shown}")
 
 
-def _wanted(record: CaseRecord) -> str:
+def _expected_text(record: CaseRecord) -> str:
     time = "" if record.timestamp_ms is None else f" @{record.timestamp_ms}"
     window = "" if record.window is None else f" window={record.window[0]}..{record.window[1]}"
     return f"{record.key or 'null'} {record.value or 'null'}{time}{window}"
 
 
-def _shown(codec: CaseCodec, record: KafkaRecord) -> str:
+def _record_text(codec: CaseCodec, record: KafkaRecord) -> str:
     key, window, value = codec.decode(record)
     within = "" if window is None else f" window={window.start_ms}..{window.end_ms}"
     return f"{key!r} {value!r} @{record.timestamp_ms}{within} partition={record.partition}"
 
 
-def _same(codec: CaseCodec, wanted: CaseRecord, came: KafkaRecord) -> bool:
-    key, window, value = codec.decode(came)
-    if wanted.timestamp_ms is not None and wanted.timestamp_ms != came.timestamp_ms:
+def _matches(codec: CaseCodec, wanted: CaseRecord, found_record: KafkaRecord) -> bool:
+    key, window, value = codec.decode(found_record)
+    if wanted.timestamp_ms is not None and wanted.timestamp_ms != found_record.timestamp_ms:
         return False
-    if wanted.partition is not None and wanted.partition != came.partition:
+    if wanted.partition is not None and wanted.partition != found_record.partition:
         return False
     if wanted.headers is not None:
         headers = tuple((name, None if text is None else text.encode()) for name, text in wanted.headers)
-        if headers != came.headers:
+        if headers != found_record.headers:
             return False
     if (wanted.window is None) is not (window is None):
         return False
@@ -272,15 +272,19 @@ def check_rows(opened: OpenCase, rows: list[ResultRow]) -> None:
     side = Side("", False, "JSON", (*plan.key, *plan.value))
     for number in range(max(len(expected), len(rows))):
         wanted = expected[number] if number < len(expected) else None
-        came = rows[number] if number < len(rows) else None
-        columns: list[Value] = [] if came is None else [*(came.key or ()), *came.values]
-        shown = None if came is None else [shown_values([one], _one(side, at)) for at, one in enumerate(columns)]
-        same = wanted is not None and came is not None and wanted.is_tombstone is came.is_tombstone
+        found_record = rows[number] if number < len(rows) else None
+        columns: list[Value] = [] if found_record is None else [*(found_record.key or ()), *found_record.values]
+        shown = (
+            None
+            if found_record is None
+            else [shown_values([one], _single_column(side, at)) for at, one in enumerate(columns)]
+        )
+        same = wanted is not None and found_record is not None and wanted.is_tombstone is found_record.is_tombstone
         if not same or wanted is None or not same_json(expected_json(wanted.columns), shown):
-            raise CaseFailure(f"row {number + 1}: expected\n  {wanted}\nbut it is\n  {shown}, {came}")
+            raise CaseFailure(f"row {number + 1}: expected\n  {wanted}\nbut it is\n  {shown}, {found_record}")
 
 
-def _one(side: Side, index: int) -> Side:
+def _single_column(side: Side, index: int) -> Side:
     return replace(side, columns=(side.columns[index],), options=FormatOptions(wrap=False))
 
 

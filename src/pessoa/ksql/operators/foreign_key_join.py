@@ -21,7 +21,7 @@ from pessoa.ksql.operators.table_joins import KeyOf
 from pessoa.ksql.operators.table_state import TableRows
 from pessoa.ksql.types.sql_types import BIGINT, BYTES, STRING, SqlType
 
-# What stage B is told.
+# The kinds of orders that stage A sends to stage B.
 ADD, ADD_QUIETLY, REMOVE, REMOVE_QUIETLY = "ADD", "ADD_QUIETLY", "REMOVE", "REMOVE_QUIETLY"
 # Columns of the orders and of the results, beside the row's own. No column of a source can be called so.
 ORDER, VERSION, LEFT_KEY, IS_GONE = "=order", "=version", "=left key", "=is gone"
@@ -40,7 +40,7 @@ def order_link(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> L
             assert event.key is not None
             place = keys.of(event.key)
             data = state.get(name, place)
-            # The version stays when the row is gone: a later row must have a newer one.
+            # The version is kept when the row is deleted: a later row must have a newer one.
             version, had_row, old_key = (
                 (0, False, None) if data is None else cast("tuple[int, bool, object]", unpack(data))
             )
@@ -48,8 +48,8 @@ def order_link(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> L
             version += 1
             state.put(name, place, pack([version, event.row is not None, plain(new_key)]))
 
-            def order(foreign: object, what: str) -> None:
-                row: Row = {**(event.row or {}), ORDER: what, VERSION: version, LEFT_KEY: pack_any(event.key)}
+            def order(foreign: object, order_kind: str) -> None:
+                row: Row = {**(event.row or {}), ORDER: order_kind, VERSION: version, LEFT_KEY: pack_any(event.key)}
                 own = None if foreign is None else (foreign,)
                 emit(Event(cast("Keys", own), row, event.timestamp_ms, None, None, event.headers))
 
@@ -102,22 +102,22 @@ class ForeignKeyRows:
     def take_order(self, event: Event) -> None:
         row = event.row
         assert row is not None
-        what, version, left_key = cast("str", row[ORDER]), cast("int", row[VERSION]), cast("bytes", row[LEFT_KEY])
+        order_kind, version, left_key = cast("str", row[ORDER]), cast("int", row[VERSION]), cast("bytes", row[LEFT_KEY])
         if event.key is None:
-            # No right row has a null key: a left row without one is padded, or gone.
-            self._send(left_key, version, None if what == REMOVE else merged(row, None), event.timestamp_ms)
+            # No right row has a null key: a left row without a foreign key is padded, or has no result.
+            self._send(left_key, version, None if order_kind == REMOVE else merged(row, None), event.timestamp_ms)
             return
         place = _Place(self._keys.of(event.key))
-        if what in (REMOVE, REMOVE_QUIETLY):
+        if order_kind in (REMOVE, REMOVE_QUIETLY):
             self._remove(place, left_key)
-            if what == REMOVE:
+            if order_kind == REMOVE:
                 self._send(left_key, version, None, event.timestamp_ms)
             return
         self._put(place, left_key, version, event)
         right = self._right.get(self._state, event.key)
         if right is not None:
             self._send(left_key, version, merged(row, right.row), max(event.timestamp_ms, right.timestamp_ms))
-        elif what == ADD:
+        elif order_kind == ADD:
             self._send(left_key, version, merged(row, None) if self._keeps_left else None, event.timestamp_ms)
 
     def take_right(self, event: Event) -> None:
@@ -130,8 +130,10 @@ class ForeignKeyRows:
         for index in range(self._count(place)):
             left_key, version, time, values = self._slot(place, index)
             left = self._left.to_row(values)
-            gone = event.row is None and not self._keeps_left
-            self._send(left_key, version, None if gone else merged(left, event.row), max(time, event.timestamp_ms))
+            is_deleted = event.row is None and not self._keeps_left
+            self._send(
+                left_key, version, None if is_deleted else merged(left, event.row), max(time, event.timestamp_ms)
+            )
 
     def _send(self, left_key: bytes, version: int, row: Row | None, time: int) -> None:
         key = tuple(cast("Keys", unpack(left_key)))

@@ -53,7 +53,7 @@ class Side:
     format: str
     columns: tuple[SchemaColumn, ...]
     options: FormatOptions = PLAIN_OPTIONS
-    # Whether a single value column is wrapped if nothing is said.
+    # Whether a single value column is wrapped if the options do not set it.
     wraps: bool = True
 
     @property

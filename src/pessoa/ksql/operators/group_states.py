@@ -32,7 +32,7 @@ class GroupAggregates:
         for _, typed in calls:
             resolved = typed.call
             assert isinstance(resolved, ResolvedAggregate)
-            self._aggregates.append(_limited(resolved, settings))
+            self._aggregates.append(_with_limit(resolved, settings))
             self._arguments.append(row_functions(typed.children, settings.surroundings, place))
             self._plain = self._plain or any(has_decimal(kind) for kind in resolved.parameters)
 
@@ -78,7 +78,7 @@ class GroupAggregates:
         return cast("list[object]", plain(states)) if self._plain else states
 
 
-def _limited(resolved: ResolvedAggregate, settings: QuerySettings) -> Aggregate:
+def _with_limit(resolved: ResolvedAggregate, settings: QuerySettings) -> Aggregate:
     """Return the aggregate; for lists and sets, with the limits of the server's settings."""
     if resolved.name == "COLLECT_LIST" and settings.number(COLLECT_LIST_LIMIT) is not None:
         return aggregate_states.listing(settings.number(COLLECT_LIST_LIMIT))

@@ -50,7 +50,7 @@ class InProcessQuery:
                 self._readers.setdefault(one.topic, []).append((number, index))
         self._make_state = make_state or (lambda _, __: MemoryState())
         self._tasks: dict[tuple[int, int], StageTask] = {}
-        self._left = plan.limit
+        self._rows_left = plan.limit
         # The rows of the record that was taken last.
         self.rows: list[ResultRow] = []
 
@@ -66,7 +66,7 @@ class InProcessQuery:
     @property
     def is_finished(self) -> bool:
         """Whether LIMIT is reached: no more rows are returned."""
-        return self._left is not None and self._left <= 0
+        return self._rows_left is not None and self._rows_left <= 0
 
     def take(self, record: KafkaRecord) -> list[OutputRecord]:
         """Return the output records for this input record; `rows` has them as values."""
@@ -103,8 +103,8 @@ class InProcessQuery:
         for row, written in task.results(events):
             if self.is_finished:
                 return
-            if self._left is not None:
-                self._left -= 1
+            if self._rows_left is not None:
+                self._rows_left -= 1
             self.rows.append(row)
             if written is not None:
                 out.append(written)

@@ -27,9 +27,9 @@ def inserted_row(insert: PlannedInsert, around: Surroundings) -> tuple[dict[str,
         row = {name: compile_expression(typed, around)({}) for name, typed in insert.columns}
         time = around.now_ms if insert.rowtime is None else compile_expression(insert.rowtime, around)({})
     except EvaluationFailure as failure:
-        raise _refused(insert.target, str(failure)) from None
+        raise _insert_failure(insert.target, str(failure)) from None
     if not isinstance(time, int):
-        raise _refused(insert.target, "ROWTIME is null.")
+        raise _insert_failure(insert.target, "ROWTIME is null.")
     return row, time
 
 
@@ -39,12 +39,12 @@ def encode_row(
     """Return key and value as bytes. Raises SemanticFailure if a table's key is null, or a value cannot be written."""
     key_values = [row.get(column.name) for column in target.key]
     if target.kind is SourceKind.TABLE and any(one is None for one in key_values):
-        raise _refused(target, "Primary key columns must not be null.")
+        raise _insert_failure(target, "Primary key columns must not be null.")
     try:
         given = key_values if any(one is not None for one in key_values) else None
         return key.encode(given, None).key, value.encode([row.get(column.name) for column in target.value])
     except CodecFailure as failure:
-        raise _refused(target, str(failure)) from None
+        raise _insert_failure(target, str(failure)) from None
 
 
 def inserted_record(insert: PlannedInsert, settings: QuerySettings, schemas: SchemaSource) -> OutputRecord:
@@ -57,5 +57,5 @@ def inserted_record(insert: PlannedInsert, settings: QuerySettings, schemas: Sch
     return OutputRecord(key, value, time, (), key)
 
 
-def _refused(target: Source, why: str) -> SemanticFailure:
+def _insert_failure(target: Source, why: str) -> SemanticFailure:
     return SemanticFailure(f"Failed to insert values into '{target.name}'. {why}")

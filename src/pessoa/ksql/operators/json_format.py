@@ -134,7 +134,7 @@ def _boolean(value: Json) -> Value:
     raise _refuse(value, BOOLEAN)
 
 
-def _whole(kind: SqlType, wrap: Callable[[int], int]) -> Reader:
+def _integer_reader(kind: SqlType, wrap: Callable[[int], int]) -> Reader:
     parse = caster(STRING, kind)
     assert parse is not None
 
@@ -193,20 +193,20 @@ def json_text(value: Json) -> str:
         case decimal.Decimal():
             return str(value)
         case dict():
-            return json.dumps(_floats(value), ensure_ascii=False, separators=(",", ":"))
+            return json.dumps(_with_floats(value), ensure_ascii=False, separators=(",", ":"))
         case list():
             return "[" + ", ".join("null" if one is None else json_text(one) for one in value) + "]"
     return str(value)
 
 
-def _floats(value: Json) -> Json:
+def _with_floats(value: Json) -> Json:
     match value:
         case decimal.Decimal():
             return float(value)
         case dict():
-            return {name: _floats(one) for name, one in value.items()}
+            return {name: _with_floats(one) for name, one in value.items()}
         case list():
-            return [_floats(one) for one in value]
+            return [_with_floats(one) for one in value]
     return value
 
 
@@ -221,14 +221,14 @@ def _bytes(value: Json) -> Value:
 
 _PRIMITIVES: dict[SqlType, Reader] = {
     BOOLEAN: _boolean,
-    INTEGER: _whole(INTEGER, wrap_integer),
-    BIGINT: _whole(BIGINT, wrap_bigint),
+    INTEGER: _integer_reader(INTEGER, wrap_integer),
+    BIGINT: _integer_reader(BIGINT, wrap_bigint),
     DOUBLE: _double,
     STRING: json_text,
     BYTES: _bytes,
-    DATE: _whole(INTEGER, wrap_integer),
-    TIME: _whole(INTEGER, wrap_integer),
-    TIMESTAMP: _whole(BIGINT, wrap_bigint),
+    DATE: _integer_reader(INTEGER, wrap_integer),
+    TIME: _integer_reader(INTEGER, wrap_integer),
+    TIMESTAMP: _integer_reader(BIGINT, wrap_bigint),
 }
 
 
@@ -254,10 +254,10 @@ def json_writer(kind: SqlType) -> Writer | None:
                 name: value.get(name) if writer is None else writer(value.get(name))  # type: ignore[union-attr]
                 for name, writer in writers
             }  # fmt: skip
-    return _finite if kind == DOUBLE else None
+    return _double_or_name if kind == DOUBLE else None
 
 
-def _finite(value: Value) -> object:
+def _double_or_name(value: Value) -> object:
     """Return a double, or its name if it is infinite or NaN: JSON has no such numbers, and Jackson writes their
     names."""
     return value if value is None or math.isfinite(cast("float", value)) else double_text(cast("float", value))

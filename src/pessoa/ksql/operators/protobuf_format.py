@@ -97,10 +97,12 @@ class _Schema:
     def _field(self, name: str, kind: SqlType, lines: list[str], indent: str) -> str:
         match kind:
             case Array(element):
-                return "repeated " + self._single(name, element, lines, indent)
+                return "repeated " + self._item_type(name, element, lines, indent)
             case Map(key, value):
-                return f"map<{self._single(name, key, lines, indent)}, {self._single(name, value, lines, indent)}>"
-        single = self._single(name, kind, lines, indent)
+                return (
+                    f"map<{self._item_type(name, key, lines, indent)}, {self._item_type(name, value, lines, indent)}>"
+                )
+        single = self._item_type(name, kind, lines, indent)
         if kind in _SCALARS and self._nullable == "OPTIONAL":
             return f"optional {single}"
         if kind in _SCALARS and self._nullable == "WRAPPER":
@@ -108,7 +110,7 @@ class _Schema:
             return f"google.protobuf.{_WRAPPERS[single]}Value"
         return single
 
-    def _single(self, name: str, kind: SqlType, lines: list[str], indent: str) -> str:
+    def _item_type(self, name: str, kind: SqlType, lines: list[str], indent: str) -> str:
         if isinstance(kind, Struct):
             self._count += 1
             nested = f"ConnectDefault{self._count}"
@@ -333,13 +335,13 @@ class RegistryProtobufCodec:
         if values is None:
             return None
         if self._writer is None:
-            self._writer = self._writing()
+            self._writer = self._open_writer()
         schema_id, codec = self._writer
         payload = codec.encode(values)
         assert payload is not None
         return frame(schema_id, encode_message_indexes((0,)) + payload)
 
-    def _writing(self) -> tuple[int, ProtobufColumnsCodec]:
+    def _open_writer(self) -> tuple[int, ProtobufColumnsCodec]:
         given = self._side.options.schema_id
         if given is None:
             text = proto_text(self._side)

@@ -38,7 +38,7 @@ class Projection:
     def __init__(self, step: ProjectStep, shape: FlowShape, around: Surroundings, place: Place) -> None:
         self._shape = shape
         self._compute = row_functions([typed for _, typed in step.columns[step.key_count :]], around, place)
-        self._keyed = step.key_count > 0
+        self._has_key = step.key_count > 0
 
     def result(self, event: Event) -> ResultRow:
         row = event.row
@@ -46,7 +46,7 @@ class Projection:
         if row is None:
             row = self._shape.key_row(event)
         values = [compute(row) for compute in self._compute]
-        key = event.key if self._keyed else None
+        key = event.key if self._has_key else None
         return ResultRow(key, values, is_tombstone, event.timestamp_ms, event.window, event.headers)
 
 

@@ -109,7 +109,7 @@ class SourceReader:
             self._refuse(FailureKind.PROCESSING, f"the timestamp {timestamp} is negative", FAIL_ON_BAD_TIMESTAMP)
             return None
         if row is not None:
-            self._complete(row, record, key, window, timestamp)
+            self._add_key_and_pseudo_columns(row, record, key, window, timestamp)
         return Event(key, row, timestamp, window, None, record.headers)
 
     def _row_time(self, row: Row | None, key: tuple[Value, ...] | None) -> int:
@@ -122,7 +122,7 @@ class SourceReader:
             raise EvaluationFailure("the TIMESTAMP column is null")
         return self._time(value)
 
-    def _complete(
+    def _add_key_and_pseudo_columns(
         self,
         row: Row,
         record: KafkaRecord,

@@ -63,7 +63,7 @@ def table_table_join(
         before = tables[side].get(state, event.key, event.window)
         tables[side].put(state, event)
         partner = tables[1 - side].get(state, event.key, event.window)
-        if not _counts(side, event, before, partner):
+        if not _affects_result(side, event, before, partner):
             return
         other = None if partner is None else partner.row
         time = event.timestamp_ms if partner is None else max(event.timestamp_ms, partner.timestamp_ms)
@@ -71,7 +71,7 @@ def table_table_join(
         old = joined(side, None if before is None else before.row, other, key)
         emit(Event(event.key, joined(side, event.row, other, key), time, event.window, old, event.headers))
 
-    def _counts(side: int, event: Event, before: StoredRow | None, partner: StoredRow | None) -> bool:
+    def _affects_result(side: int, event: Event, before: StoredRow | None, partner: StoredRow | None) -> bool:
         """Return whether the change can affect the result: not if a required partner is missing before and after."""
         if partner is not None:
             return True

@@ -154,12 +154,12 @@ class TopologyBuilder:
 
     def _read(self, step: ReadSource) -> _Flow:
         reader = SourceReader(step, self.schemas, self.settings, self._place)
-        shape = self._pruned(reader.shape)
+        shape = self._prune(reader.shape)
         program = InputProgram(StageInput(step.source), reader.read, shape)
         side = key_side(step.source) if step.source.key else None
         return _Flow(_Stage([program], InputNode(0)), shape, key_side=side)
 
-    def _pruned(self, shape: FlowShape) -> FlowShape:
+    def _prune(self, shape: FlowShape) -> FlowShape:
         """Return the shape without unused columns: they need not be stored or sent."""
         keys = {name for names in shape.key_names for name in names}
         return replace(shape, columns=tuple(one for one in shape.columns if one[0] in self._used or one[0] in keys))
@@ -178,7 +178,7 @@ class TopologyBuilder:
 
     # Repartitioning
 
-    def _moved(self, flow: _Flow, partition_key: PartitionKey, key_side_: Side | None) -> _Flow:
+    def _repartition(self, flow: _Flow, partition_key: PartitionKey, key_side_: Side | None) -> _Flow:
         """Return the flow repartitioned by its new key."""
         if flow.is_bare:
             program = flow.stage.inputs[0]
@@ -230,7 +230,7 @@ class TopologyBuilder:
         grouped = FlowShape(is_table, tuple((name,) for name, _ in step.keys), kinds, flow.shape.columns)
         flow = self._add(flow, link, grouped)
         if not stays:
-            flow = self._moved(flow, self._partition_key(None), None)
+            flow = self._repartition(flow, self._partition_key(None), None)
         return self._add(flow, self._aggregate_link(step, flow, needs_old), self._aggregate_shape(step), has_state=True)
 
     def _aggregate_link(self, step: AggregateStep, flow: _Flow, needs_old: bool) -> Link:
@@ -260,16 +260,16 @@ class TopologyBuilder:
         left_key, right_key = self._join_key(step.left_key, left), self._join_key(step.right_key, right)
         target = self._target_side(step, left, right)
         if step.repartition_left:
-            left = self._moved_by(left, left_key, step.left_key, target)
+            left = self._repartition_by(left, left_key, step.left_key, target)
             left_key = _own_key
         if step.repartition_right:
-            right = self._moved_by(right, right_key, step.right_key, target)
+            right = self._repartition_by(right, right_key, step.right_key, target)
             right_key = _own_key
         synthetic = step.key_names if step.synthetic else ()
-        shapes = self._keyed(left, step.left_key), self._keyed(right, step.right_key)
+        shapes = self._with_key_type(left, step.left_key), self._with_key_type(right, step.right_key)
         keeps = (step.kind in (JoinKind.LEFT, JoinKind.FULL), step.kind in (JoinKind.RIGHT, JoinKind.FULL))
         binding = self._binding(step, shapes, keeps, synthetic, left_key, right_key)
-        flow = self._merged(left, right, binding)
+        flow = self._merge_stages(left, right, binding)
         flow.key_side = target if step.repartition_left else left.key_side
         columns = (*shapes[0].columns, *shapes[1].columns, *((name, step.left_key.type) for name in synthetic))
         is_table = step.form is JoinForm.TABLE_TABLE
@@ -306,7 +306,7 @@ class TopologyBuilder:
     def _join_key(self, typed: Typed, flow: _Flow) -> KeyOf:
         return key_function(typed, flow.shape, self._around, self._place)
 
-    def _keyed(self, flow: _Flow, typed: Typed) -> FlowShape:
+    def _with_key_type(self, flow: _Flow, typed: Typed) -> FlowShape:
         """Return the shape of a join's side with the type of the join key."""
         return replace(flow.shape, key_types=(typed.type,))
 
@@ -327,7 +327,7 @@ class TopologyBuilder:
             return None
         return Side("", True, form, (column,))
 
-    def _moved_by(self, flow: _Flow, key_of: KeyOf, typed: Typed, side: Side | None) -> _Flow:
+    def _repartition_by(self, flow: _Flow, key_of: KeyOf, typed: Typed, side: Side | None) -> _Flow:
         def rekey(_: TaskContext, emit: Emit) -> Emit:
             def take(event: Event) -> None:
                 key = key_of(event)
@@ -338,9 +338,9 @@ class TopologyBuilder:
         names = ((typed.column,),) if isinstance(typed.node, Column) else ((),)
         shape = replace(flow.shape, key_names=names, key_types=(typed.type,))
         flow = self._add(flow, rekey, shape)
-        return self._moved(flow, self._partition_key(side), side)
+        return self._repartition(flow, self._partition_key(side), side)
 
-    def _merged(self, left: _Flow, right: _Flow, binding: JoinBinding) -> _Flow:
+    def _merge_stages(self, left: _Flow, right: _Flow, binding: JoinBinding) -> _Flow:
         """Return both stages as one: the right side becomes another input."""
         index = len(left.stage.inputs)
         stage = left.stage
@@ -360,17 +360,17 @@ class TopologyBuilder:
         )  # fmt: skip
         left_side = left.key_side
         flow = self._add(left, link, orders, has_state=True)
-        flow = self._moved(flow, self._partition_key(right.key_side), right.key_side)
+        flow = self._repartition(flow, self._partition_key(right.key_side), right.key_side)
         name = self._store("foreign")
 
         def bind(context: TaskContext, emit: Emit) -> tuple[Emit, Emit]:
             rows = fk.ForeignKeyRows(name, left_shape, right_shape, keeps_left, context, emit)
             return rows.take_order, rows.take_right
 
-        flow = self._merged(flow, right, bind)
+        flow = self._merge_stages(flow, right, bind)
         columns = (*left_shape.columns, *right_shape.columns)
         flow.shape = FlowShape(True, left_shape.key_names, left_shape.key_types, (*columns, *fk.RESULT_COLUMNS))
-        flow = self._moved(flow, self._partition_key(left_side), left_side)
+        flow = self._repartition(flow, self._partition_key(left_side), left_side)
         shape = replace(flow.shape, columns=columns)
         return self._add(flow, fk.result_link(self._store("results"), shape, needs_old), shape, has_state=True)
 

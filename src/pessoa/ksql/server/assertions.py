@@ -22,7 +22,7 @@ def assert_topic(clients: KafkaClients, statement: Statement, text: str) -> Enti
     assert isinstance(statement, AssertTopic)
     wanted = {one.name.upper(): int(str(one.value.value)) for one in statement.properties}
 
-    def trouble() -> str:
+    def problem() -> str:
         found = clients.topic(statement.topic)
         if not statement.exists:
             return "" if found is None else f"Topic {statement.topic} exists"
@@ -33,30 +33,30 @@ def assert_topic(clients: KafkaClients, statement: Statement, text: str) -> Enti
                  if name in has and has[name] != value]  # fmt: skip
         return f"Mismatching configs for topic {statement.topic}:{''.join(wrong)}" if wrong else ""
 
-    _wait(trouble, statement.timeout, text)
+    _wait(problem, statement.timeout, text)
     return entities.entity("assert_topic", text, topicName=statement.topic, exists=statement.exists)
 
 
 def assert_schema(schemas: ServerSchemas, statement: Statement, text: str) -> Entity:
     assert isinstance(statement, AssertSchema)
-    what = " ".join(
+    subject_and_id = " ".join(
         filter(None, [f"subject {statement.subject}" if statement.subject else "",
                       f"id {statement.id}" if statement.id is not None else ""])
     )  # fmt: skip
 
-    def trouble() -> str:
-        there = schemas.exists(statement.subject, statement.id)
-        if there == statement.exists:
+    def problem() -> str:
+        is_there = schemas.exists(statement.subject, statement.id)
+        if is_there == statement.exists:
             return ""
-        return f"Schema with {what} {'exists' if there else 'does not exist'}"
+        return f"Schema with {subject_and_id} {'exists' if is_there else 'does not exist'}"
 
-    _wait(trouble, statement.timeout, text)
+    _wait(problem, statement.timeout, text)
     return entities.entity("assert_schema", text, subject=statement.subject, id=statement.id, exists=statement.exists)
 
 
-def _wait(trouble: Callable[[], str], timeout: Duration | None, text: str) -> None:
+def _wait(problem: Callable[[], str], timeout: Duration | None, text: str) -> None:
     deadline_s = time.monotonic() + (_DEFAULT_S if timeout is None else timeout.ms / 1000)
-    while found := trouble():
+    while found := problem():
         if time.monotonic() > deadline_s:
             raise KsqlProblem(ASSERTION_FAILED, found, text)
         time.sleep(_PAUSE_S)

@@ -48,9 +48,9 @@ class CommandLog:
         spec = TopicSpec(topic, 1, replicas, KEEP_FOR_EVER)
         self._reader = TableReader("ksql-commands", settings, [spec], self._replay)
         self._writer = TableWriter(settings)
-        self._appending = threading.Lock()
+        self._append_lock = threading.Lock()
         self._defaults = defaults
-        self._changed = changed
+        self._on_change = changed
         self.state = KsqlState()
         self.next_offset = 0
         self._outcomes: OrderedDict[int, Outcome] = OrderedDict()
@@ -69,7 +69,7 @@ class CommandLog:
 
     def append(self, key: CommandId, command: Command) -> Outcome:
         """Write a command to the topic, and return its result after it is replayed."""
-        with self._appending:
+        with self._append_lock:
             _, offset = self._writer.send(self._place.topic, *encode_command(key, command))()
         self.wait_for(offset)
         return self._outcomes[offset]
@@ -94,7 +94,7 @@ class CommandLog:
             self._replay_one(row.offset, row.key, row.value)
             self.next_offset = row.offset + 1
         if self.state is not before:
-            self._changed(self.state)
+            self._on_change(self.state)
 
     def _replay_one(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         try:

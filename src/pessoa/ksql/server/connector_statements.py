@@ -42,7 +42,7 @@ class Connectors:
             case nodes.CreateConnector():
                 return self._create(statement, text)
             case nodes.DropConnector(name, if_exists):
-                response = self._ask("DELETE", f"/connectors/{quote(name, safe='')}", text=text, may_miss=True)
+                response = self._send_request("DELETE", f"/connectors/{quote(name, safe='')}", text=text, may_miss=True)
                 if response.status_code == 404:
                     message = f"Connector {name} does not exist."
                     if if_exists:
@@ -56,26 +56,26 @@ class Connectors:
         raise KsqlProblem(BAD_STATEMENT, "There is nothing here that can do this statement.", text)
 
     def plugins(self, text: str) -> Entity:
-        found: Json = self._ask("GET", "/connector-plugins", text=text).json()
+        found: Json = self._send_request("GET", "/connector-plugins", text=text).json()
         return entities.entity("connector_plugins_list", text, connectorsPlugins=found)
 
     def _create(self, statement: nodes.CreateConnector, text: str) -> Entity:
         config = {one.name: _setting(one.value.value) for one in statement.properties}
         config.setdefault("name", statement.name)
         path = f"/connectors/{quote(statement.name, safe='')}"
-        if self._ask("GET", path, text=text, may_miss=True).status_code == 200:
+        if self._send_request("GET", path, text=text, may_miss=True).status_code == 200:
             message = f"Connector {statement.name} already exists"
             if statement.if_not_exists:
                 return entities.entity("warning_entity", text, message=message)
             raise KsqlProblem(BAD_STATEMENT, message, text)
-        info = self._ask("POST", "/connectors", {"name": statement.name, "config": config}, text=text).json()
+        info = self._send_request("POST", "/connectors", {"name": statement.name, "config": config}, text=text).json()
         return entities.entity("connector_info", text, info=info)
 
     def _describe(self, name: str, text: str) -> Entity:
         path = f"/connectors/{quote(name, safe='')}"
-        info = self._ask("GET", path, text=text).json()
-        status = self._ask("GET", f"{path}/status", text=text).json()
-        topics = self._ask("GET", f"{path}/topics", text=text, may_miss=True)
+        info = self._send_request("GET", path, text=text).json()
+        status = self._send_request("GET", f"{path}/status", text=text).json()
+        topics = self._send_request("GET", f"{path}/topics", text=text, may_miss=True)
         named: Json = topics.json().get(name, {}).get("topics", []) if topics.status_code == 200 else []
         return entities.entity(
             "connector_description", text, connectorClass=info.get("config", {}).get("connector.class", ""),
@@ -83,7 +83,7 @@ class Connectors:
         )  # fmt: skip
 
     def _list(self, kind: str | None, text: str) -> Entity:
-        found: dict[str, Any] = self._ask("GET", "/connectors?expand=status&expand=info", text=text).json()
+        found: dict[str, Any] = self._send_request("GET", "/connectors?expand=status&expand=info", text=text).json()
         rows: list[Json] = []
         for name, one in sorted(found.items()):
             status, info = one.get("status", {}), one.get("info", {})
@@ -100,7 +100,9 @@ class Connectors:
                 })  # fmt: skip
         return entities.entity("connector_list", text, connectors=rows)
 
-    def _ask(self, method: str, path: str, body: object = None, *, text: str, may_miss: bool = False) -> httpx.Response:
+    def _send_request(
+        self, method: str, path: str, body: object = None, *, text: str, may_miss: bool = False
+    ) -> httpx.Response:
         import httpx
 
         try:

@@ -35,7 +35,7 @@ def load_directory(directory: Path, *, only_declaring: bool = False) -> list[str
         try:
             spec.loader.exec_module(module)
         except Exception:
-            # One file of many: the server serves without its functions, and says so.
+            # One file of many: the server runs without its functions, and logs that.
             log.exception("the user functions of %s cannot be loaded", path)
             del sys.modules[name]
             continue

@@ -43,8 +43,8 @@ class KafkaRefused(Exception):
     @property
     def is_denied(self) -> bool:
         """Whether an access control list is missing: recognised by the messages of our brokers and Apache's."""
-        said = str(self).lower()
-        return any(word in said for word in ("not authorised", "not authorized", "authorization failed"))
+        message = str(self).lower()
+        return any(word in message for word in ("not authorised", "not authorized", "authorization failed"))
 
 
 class KafkaClients:
@@ -101,11 +101,11 @@ class KafkaClients:
     # Topics.
 
     def topics(self) -> dict[str, TopicFacts]:
-        metadata = self._ask(lambda: self.admin.list_topics(timeout=ANSWER_S))
+        metadata = self._call(lambda: self.admin.list_topics(timeout=ANSWER_S))
         return {name: _facts(name, one.partitions) for name, one in metadata.topics.items() if one.error is None}
 
     def topic(self, name: str) -> TopicFacts | None:
-        # All of them: to ask for one by its name creates it, where brokers are told to.
+        # All topics: a Metadata request for one topic creates it if brokers have auto.create.topics.enable.
         return self.topics().get(name)
 
     def create_topic(self, spec: TopicSpec) -> TopicFacts:
@@ -123,12 +123,12 @@ class KafkaClients:
 
     def readers_of(self, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return how many consumers and groups read each topic."""
-        groups = self._ask(lambda: self.admin.list_consumer_groups(request_timeout=ANSWER_S).result(ANSWER_S))
+        groups = self._call(lambda: self.admin.list_consumer_groups(request_timeout=ANSWER_S).result(ANSWER_S))
         ids = [one.group_id for one in groups.valid]
         counts = {name: [0, 0] for name in topics}
         described = self.admin.describe_consumer_groups(ids, request_timeout=ANSWER_S) if ids else {}
         for future in described.values():
-            members = self._ask(lambda future=future: future.result(ANSWER_S).members)  # type: ignore[misc]
+            members = self._call(lambda future=future: future.result(ANSWER_S).members)  # type: ignore[misc]
             read = [{place.topic for place in one.assignment.topic_partitions} for one in members if one.assignment]
             for name in {topic for topics_read in read for topic in topics_read} & counts.keys():
                 counts[name][0] += sum(name in topics_read for topics_read in read)
@@ -145,13 +145,13 @@ class KafkaClients:
                 raise NoAnswer
             return found
 
-        return {place: self._ask(lambda place=place: ask(place)) for place in partitions}  # type: ignore[misc]
+        return {place: self._call(lambda place=place: ask(place)) for place in partitions}  # type: ignore[misc]
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _call(self, request: Callable[[], T]) -> T:
         from confluent_kafka import KafkaException
 
         try:
-            return question()
+            return request()
         except KafkaException as failure:
             error = failure.args[0]
             raise KafkaRefused(f"{error.str()}{' (it may pass)' if is_passing(error) else ''}") from None

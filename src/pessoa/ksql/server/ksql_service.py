@@ -55,7 +55,7 @@ class KsqlServer:
         self.tables = MaterialisedTables(clients.settings, config.home / "tables" / folder)
         defaults = Defaults(config.value_format, config.topic_prefix)
         self.commands = CommandLog(
-            config.command_topic, clients.settings, config.internal_replicas, defaults, self._changed
+            config.command_topic, clients.settings, config.internal_replicas, defaults, self._apply_state
         )
         self._leadership = GroupLeadership(
             clients.settings, f"{config.internal_prefix}_leader", config.command_topic, self._supervisor.lead, log
@@ -107,7 +107,7 @@ class KsqlServer:
         self.engine.clients.close()
         self.engine.schemas.close()
 
-    def _changed(self, state: KsqlState) -> None:
+    def _apply_state(self, state: KsqlState) -> None:
         self._supervisor.want(state)
         self.tables.follow(state)
 

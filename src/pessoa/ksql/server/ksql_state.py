@@ -30,7 +30,7 @@ class KsqlState:
     catalogue: Catalogue = field(default_factory=Catalogue)
     queries: Mapping[str, PersistentQuery] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
-    # What ALTER SYSTEM set: it holds for queries that say nothing else, also for those that run already.
+    # The properties of ALTER SYSTEM: they apply to queries that do not set them, also to those that run already.
     system: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -109,7 +109,7 @@ def _create(state: KsqlState, command: Command, decision: Decision, offset: int)
         return Applied(replace(state, catalogue=catalogue), message, source=source, warnings=warnings)
     old = state.catalogue.sources.get(source.name)
     if old is not None:
-        query_id = _upgraded(state, old, decision.plan, statement)
+        query_id = _upgraded_query_id(state, old, decision.plan, statement)
         state = _without_query(state, query_id)
     else:
         prefix = "CSAS" if source.kind is SourceKind.STREAM else "CTAS"
@@ -118,13 +118,13 @@ def _create(state: KsqlState, command: Command, decision: Decision, offset: int)
     catalogue = state.catalogue.with_source(source)
     plan = replace(decision.plan, sink=source)
     for name in dict.fromkeys(one.name for one in sources_of(plan.root)):
-        catalogue = replace(catalogue, derived=_added(catalogue.derived, name, source.name))
+        catalogue = replace(catalogue, derived=_add_to(catalogue.derived, name, source.name))
     query = PersistentQuery(query_id, command.statement, plan, dict(command.streams_properties))
     state = _with_query(replace(state, catalogue=catalogue), query)
     return Applied(state, f"Created query with ID {query_id}", query_id, source, warnings)
 
 
-def _upgraded(
+def _upgraded_query_id(
     state: KsqlState, old: Source, plan: LogicalPlan, statement: nodes.CreateSource | nodes.CreateAsSelect
 ) -> str:
     """Return the id of the query that CREATE OR REPLACE changes: filters and columns of simple queries may change."""
@@ -212,27 +212,27 @@ def _find_query(state: KsqlState, query_id: str) -> str:
 def _with_query(state: KsqlState, query: PersistentQuery) -> KsqlState:
     catalogue = state.catalogue
     for name in dict.fromkeys(one.name for one in sources_of(query.plan.root)):
-        catalogue = replace(catalogue, readers=_added(catalogue.readers, name, query.id))
+        catalogue = replace(catalogue, readers=_add_to(catalogue.readers, name, query.id))
     if query.plan.sink is not None:
-        catalogue = replace(catalogue, writers=_added(catalogue.writers, query.plan.sink.name, query.id))
+        catalogue = replace(catalogue, writers=_add_to(catalogue.writers, query.plan.sink.name, query.id))
     return replace(state, catalogue=catalogue, queries={**state.queries, query.id: query})
 
 
 def _without_query(state: KsqlState, query_id: str) -> KsqlState:
     catalogue = replace(
         state.catalogue,
-        readers=_removed(state.catalogue.readers, query_id),
-        writers=_removed(state.catalogue.writers, query_id),
+        readers=_remove_from(state.catalogue.readers, query_id),
+        writers=_remove_from(state.catalogue.writers, query_id),
     )
     queries = {name: query for name, query in state.queries.items() if name != query_id}
     return replace(state, catalogue=catalogue, queries=queries, paused=state.paused - {query_id})
 
 
-def _added(table: Mapping[str, tuple[str, ...]], name: str, one: str) -> dict[str, tuple[str, ...]]:
+def _add_to(table: Mapping[str, tuple[str, ...]], name: str, one: str) -> dict[str, tuple[str, ...]]:
     present = table.get(name, ())
     return {**table, name: present if one in present else (*present, one)}
 
 
-def _removed(table: Mapping[str, tuple[str, ...]], gone: str) -> dict[str, tuple[str, ...]]:
-    left = {name: tuple(one for one in ones if one != gone) for name, ones in table.items()}
+def _remove_from(table: Mapping[str, tuple[str, ...]], removed: str) -> dict[str, tuple[str, ...]]:
+    left = {name: tuple(one for one in ones if one != removed) for name, ones in table.items()}
     return {name: ones for name, ones in left.items() if ones}

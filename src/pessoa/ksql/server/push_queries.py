@@ -110,7 +110,7 @@ class PushQueries:
     def __init__(self, clients: KafkaClients, schemas: SchemaSource, most: int, default_reset: str) -> None:
         self._clients = clients
         self._schemas = schemas
-        self._most = most
+        self._limit = most
         self._default_reset = default_reset
         self._lock = threading.Lock()
         self._running: dict[str, RunningQuery] = {}
@@ -128,15 +128,15 @@ class PushQueries:
         from pessoa.ksql.operators.in_process import InProcessQuery
 
         with self._lock:
-            if len(self._running) >= self._most and not to_end:
+            if len(self._running) >= self._limit and not to_end:
                 raise KsqlProblem(
                     TOO_MANY_PUSH_QUERIES,
-                    f"Maximum number of push queries exceeded: max.push.queries is {self._most}. Close others first.",
+                    f"Maximum number of push queries exceeded: max.push.queries is {self._limit}. Close others first.",
                     sql,
                 )
         first = next(sources_of(plan.root))
         query_id = f"transient_{first.name}_{secrets.randbits(62)}"
-        begins = _begins(plan, to_end or properties.get(_RESET, self._default_reset) == "earliest")
+        begins = _start_positions(plan, to_end or properties.get(_RESET, self._default_reset) == "earliest")
         reader = SourceReader(self._clients, begins, f"_confluent-ksql-{query_id}", to_end=to_end)
         reader.open()
         settings = QuerySettings(SystemSurroundings(), _log_failure, dict(properties))
@@ -165,7 +165,7 @@ class PushQueries:
             self.close(query_id)
 
 
-def _begins(plan: LogicalPlan, from_start: bool) -> dict[str, bool]:
+def _start_positions(plan: LogicalPlan, from_start: bool) -> dict[str, bool]:
     joined = _joined_tables(plan.root)
     return {one.topic: from_start or one.name in joined for one in sources_of(plan.root)}
 

@@ -46,12 +46,12 @@ class QuerySupervisor:
         self._make_runner = make_runner
         self._runner: QueryRunner | None = None
         self._changed = threading.Condition()
-        self._wanted = KsqlState()
+        self._wanted_state = KsqlState()
         self._leads = False
         self._is_dirty = False
         self._is_stopping = False
         self._running: dict[str, _Running] = {}
-        self._failed: dict[str, _Failed] = {}
+        self._failures: dict[str, _Failed] = {}
         self._thread = threading.Thread(target=self._run, name="ksql-queries", daemon=True)
 
     def __repr__(self) -> str:
@@ -70,7 +70,7 @@ class QuerySupervisor:
 
     def want(self, state: KsqlState) -> None:
         with self._changed:
-            self._wanted = state
+            self._wanted_state = state
             self._is_dirty = True
             self._changed.notify_all()
 
@@ -96,13 +96,13 @@ class QuerySupervisor:
 
     def status(self, query_id: str) -> RunnerStatus:
         """Return the status of a query as far as this server knows it."""
-        failed = self._failed.get(query_id)
+        failed = self._failures.get(query_id)
         if failed is not None:
             return RunnerStatus("ERROR", failed.message)
         runner = self._runner
         if query_id in self._running and runner is not None:
             return runner.status(query_id)
-        if query_id in self._wanted.paused:
+        if query_id in self._wanted_state.paused:
             return RunnerStatus("PAUSED")
         return RunnerStatus("STARTING") if self._leads else RunnerStatus("RUNNING", why="it runs on another server")
 
@@ -124,18 +124,18 @@ class QuerySupervisor:
                 self._changed.wait_for(lambda: self._is_dirty or self._is_stopping, self._next_retry_s())
                 if self._is_stopping:
                     return
-                wanted, leads = self._wanted, self._leads
+                wanted, leads = self._wanted_state, self._leads
             self._reconcile(wanted if leads else KsqlState(), delete_state=leads)
             if not leads:
                 self._close_runner()
             with self._changed:
-                self._is_dirty = self._wanted is not wanted or self._leads is not leads
+                self._is_dirty = self._wanted_state is not wanted or self._leads is not leads
                 self._changed.notify_all()
 
     def _next_retry_s(self) -> float | None:
-        if not self._failed:
+        if not self._failures:
             return None
-        return max(0.05, min(one.retry_at_s for one in self._failed.values()) - time.monotonic())
+        return max(0.05, min(one.retry_at_s for one in self._failures.values()) - time.monotonic())
 
     def _reconcile(self, wanted: KsqlState, *, delete_state: bool) -> None:
         for query_id, running in list(self._running.items()):
@@ -143,10 +143,10 @@ class QuerySupervisor:
             if now is None or now is not running.query or wanted.system != running.system:
                 # A replaced query, and one that gets other properties, keep the place that they have read to.
                 self._end(query_id, delete_state=delete_state and now is None)
-        for query_id in [one for one in self._failed if one not in wanted.queries]:
-            del self._failed[query_id]
+        for query_id in [one for one in self._failures if one not in wanted.queries]:
+            del self._failures[query_id]
         for query_id, query in wanted.queries.items():
-            failed = self._failed.get(query_id)
+            failed = self._failures.get(query_id)
             if query_id not in self._running and (failed is None or failed.retry_at_s <= time.monotonic()):
                 self._begin(query, wanted.system)
         for query_id, running in self._running.items():
@@ -166,11 +166,11 @@ class QuerySupervisor:
             self._runner.start(replace(query, properties={**system, **query.properties}))
         except Exception as failure:
             log.exception("the query %s cannot be started", query.id)
-            before = self._failed.get(query.id)
+            before = self._failures.get(query.id)
             pause_s = _FIRST_RETRY_S if before is None else min(before.pause_s * 2, _LONGEST_RETRY_S)
-            self._failed[query.id] = _Failed(str(failure), time.monotonic() + pause_s, pause_s)
+            self._failures[query.id] = _Failed(str(failure), time.monotonic() + pause_s, pause_s)
         else:
-            self._failed.pop(query.id, None)
+            self._failures.pop(query.id, None)
             self._running[query.id] = _Running(query, system)
 
     def _end(self, query_id: str, *, delete_state: bool) -> None:

@@ -60,7 +60,7 @@ class ServerSchemas(RegistrySchemas):
         self.forget_registered()
         return super().register(subject, schema_type, text)
 
-    # What statements ask.
+    # Operations for statements.
 
     def exists(self, subject: str | None, schema_id: int | None) -> bool:
         if schema_id is not None and self.by_id(schema_id) is None:

@@ -92,7 +92,7 @@ def _avro(node: Any, known: dict[str, Any], schema: KnownSchema, depth: int) -> 
     if isinstance(node, str):
         if node in _AVRO:
             return _AVRO[node]
-        return _avro(_named(node, known, schema), known, schema, depth + 1)
+        return _avro(_find_named_type(node, known, schema), known, schema, depth + 1)
     logical, kind = node.get("logicalType"), node.get("type")
     connect = node.get("connect.name")
     if logical == "decimal" or connect == _DECIMAL:
@@ -123,7 +123,7 @@ def _full_name(node: Mapping[str, Any]) -> str:
     return f"{space}.{node['name']}" if space else str(node["name"])
 
 
-def _named(name: str, known: Mapping[str, Any], schema: KnownSchema) -> Any:
+def _find_named_type(name: str, known: Mapping[str, Any], schema: KnownSchema) -> Any:
     for full, node in known.items():
         if full == name or full.rpartition(".")[2] == name:
             return node
@@ -213,13 +213,13 @@ def _message(descriptor: Any, depth: int) -> SqlType:
 def _field(field: Any, depth: int) -> SqlType:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         entry = field.message_type.fields_by_name
-        return Map(_single(entry["key"], depth), _single(entry["value"], depth))
-    kind = _single(field, depth)
+        return Map(_single_type(entry["key"], depth), _single_type(entry["value"], depth))
+    kind = _single_type(field, depth)
     repeated = getattr(field, "is_repeated", None)
     return Array(kind) if (repeated if repeated is not None else field.label == field.LABEL_REPEATED) else kind
 
 
-def _single(field: Any, depth: int) -> SqlType:
+def _single_type(field: Any, depth: int) -> SqlType:
     if field.message_type is None:
         return _PROTOBUF[field.type]
     name = field.message_type.full_name

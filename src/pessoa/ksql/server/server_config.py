@@ -109,7 +109,7 @@ def _default_home() -> str:
     return str(Path(os.environ.get("PESSOA_HOME") or str(Path.home() / ".pessoa")) / "ksql")
 
 
-# What SET and streamsProperties may name, with a word about values; the names without `ksql.streams.`.
+# The properties that SET and streamsProperties may name, with a note about values; without `ksql.streams.`.
 QUERY_PROPERTIES: dict[str, str] = {
     "auto.offset.reset": "latest",
     "commit.interval.ms": "2000",

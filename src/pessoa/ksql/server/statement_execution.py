@@ -128,7 +128,7 @@ class StatementExecution:
                     BAD_STATEMENT, "This statement works in the ksql command line and in test files only.", parsed.text
                 )
         if command_id(statement) is not None:
-            return self._change(parsed, session)
+            return self._run_command(parsed, session)
         return self._look(parsed, statement, session)
 
     def _look(self, parsed: ParsedStatement, statement: Statement, session: Session) -> Entity | None:
@@ -145,7 +145,7 @@ class StatementExecution:
         found = look.get(type(statement))
         entity = found() if found is not None else self._connectors(session).execute(statement, text)
         if parsed.warnings:
-            entity["warnings"] = [*_listed(entity.get("warnings")), *({"message": one} for one in parsed.warnings)]
+            entity["warnings"] = [*_as_list(entity.get("warnings")), *({"message": one} for one in parsed.warnings)]
         return entity
 
     def _connectors(self, session: Session) -> Connectors:
@@ -153,7 +153,7 @@ class StatementExecution:
 
     # What changes something.
 
-    def _change(self, parsed: ParsedStatement, session: Session) -> Entity:
+    def _run_command(self, parsed: ParsedStatement, session: Session) -> Entity:
         engine = self._engine
         with engine.executing:
             statement = with_inferred_columns(parsed.statement, engine.schemas, self._default_format(session))
@@ -204,7 +204,7 @@ class StatementExecution:
         if found is not None:
             _check_topic(found, statement, text)
             return found
-        if not is_query and not _given(statement, "PARTITIONS"):
+        if not is_query and not _property_number(statement, "PARTITIONS"):
             raise KsqlProblem(
                 BAD_STATEMENT,
                 f"Kafka topic does not exist: {source.topic}\n"
@@ -229,17 +229,17 @@ def _code_of(refused: KafkaRefused) -> int:
     return ksql_problems.FORBIDDEN_KAFKA if refused.is_denied else ksql_problems.SERVER_ERROR
 
 
-def _listed(value: entities.Json) -> list[entities.Json]:
+def _as_list(value: entities.Json) -> list[entities.Json]:
     return list(value) if isinstance(value, list) else []
 
 
-def _given(statement: nodes.CreateSource | nodes.CreateAsSelect, name: str) -> int | None:
+def _property_number(statement: nodes.CreateSource | nodes.CreateAsSelect, name: str) -> int | None:
     found = next((one.value.value for one in statement.properties if one.name.upper() == name), None)
     return None if found is None else int(str(found))
 
 
 def _check_topic(found: TopicFacts, statement: nodes.CreateSource | nodes.CreateAsSelect, text: str) -> None:
-    partitions, replicas = _given(statement, "PARTITIONS"), _given(statement, "REPLICAS")
+    partitions, replicas = _property_number(statement, "PARTITIONS"), _property_number(statement, "REPLICAS")
     if (partitions or found.partitions) != found.partitions or (
         replicas is not None and replicas > 0 and replicas != found.replicas[0]
     ):

@@ -131,7 +131,7 @@ def _properties(engine: Engine, text: str, session: Session) -> Entity:
     system = engine.commands.state.system
     for name in sorted({*QUERY_PROPERTIES, *settings}):
         if name.startswith(("ssl.", "sasl.", "listeners.")) or any(word in name for word in _SECRET_WORDS):
-            # Who may see a statement's properties need not be who may see the server's keys.
+            # A user who may see a statement's properties need not be allowed to see the server's keys.
             continue
         long = f"ksql.streams.{name}" if name in QUERY_PROPERTIES and not name.startswith("ksql.") else name
         if long != name and long in settings:
@@ -157,18 +157,18 @@ def describe_source(engine: Engine, statement: Statement, text: str) -> Entity:
     except SemanticFailure as missing:
         message = f"Could not find STREAM/TABLE '{statement.name}' in the Metastore"
         raise KsqlProblem(BAD_STATEMENT, f"{message}\n{missing.hint}".rstrip(), text) from None
-    described = _described(engine, source.name, extended=statement.extended)
+    described = _describe_source(engine, source.name, extended=statement.extended)
     return entities.entity("sourceDescription", text, sourceDescription=described)
 
 
 def describe_all(engine: Engine, statement: Statement, text: str) -> Entity:
     assert isinstance(statement, nodes.DescribeAll)
     names = [one.name for one in engine.commands.state.catalogue.sources.values() if one.kind is statement.kind]
-    described: list[Json] = [_described(engine, name, extended=statement.extended) for name in sorted(names)]
+    described: list[Json] = [_describe_source(engine, name, extended=statement.extended) for name in sorted(names)]
     return entities.entity("source_descriptions", text, sourceDescriptions=described)
 
 
-def _described(engine: Engine, name: str, *, extended: bool) -> dict[str, Json]:
+def _describe_source(engine: Engine, name: str, *, extended: bool) -> dict[str, Json]:
     state = engine.commands.state
     source = state.catalogue.sources[name]
     statuses = {one: engine.supervisor.status(one) for one in state.queries}

@@ -88,7 +88,7 @@ class SourceReader:
                 if first is not None:
                     for message in (first, *consumer.consume(_BATCH, 0)):
                         self._take(message)
-                yield self._ordered()
+                yield self._take_in_order()
                 self._balance(consumer)
                 if self._to_end and self._is_read_to_end():
                     return
@@ -124,7 +124,7 @@ class SourceReader:
         else:
             log.warning("%s, reading %s: %s", self._group, place, error)
 
-    def _ordered(self) -> list[KafkaRecord]:
+    def _take_in_order(self) -> list[KafkaRecord]:
         found: list[KafkaRecord] = []
         if len(self._queues) == 1:
             (queue,) = self._queues.values()

@@ -63,7 +63,7 @@ from pessoa.pipelines.plan import (
     Window,
 )
 
-# What a row's entry in the processing log says of where its record lies. Behind an aggregate it names the sink.
+# The position of a row's record in an entry of the processing log. Behind an aggregate it is the sink's name.
 _PLACE = "' (', rowtopic, '-', rowpartition, ' at ', rowoffset, ')'"
 # Below this a window's grace was chosen, and is meant by partition.
 LEAST_GRACE_MS = 12 * 3_600_000
@@ -73,7 +73,7 @@ WINDOWED_KEYS = {"partitioner.class": "pessoa.WindowedKeyPartitioner"}
 @dataclass(frozen=True)
 class NativePlan:
     plan: Sink
-    # What the producer is told: where windowed keys lie.
+    # Settings of the producer: how it partitions windowed keys.
     producer_options: Mapping[str, str]
     # Titles and texts.
     passes: tuple[tuple[str, str], ...]
@@ -91,7 +91,7 @@ class _Draft:
     is_windowed: bool = False
     # Where a row comes from, in an entry of the processing log.
     place: str = _PLACE
-    # How often failures were asked for: the columns with their entries are numbered.
+    # The number of columns with log entries so far: their names are numbered.
     logged: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -149,7 +149,7 @@ def _steps(plan: LogicalPlan, properties: Mapping[str, str]) -> list[Step]:
     found: list[Step] = []
     step = plan.root
     while not isinstance(step, ReadSource):
-        found.append(_supported(step))
+        found.append(_check_step(step))
         if isinstance(step, JoinStep):
             raise NotNative(f"a {step.form.value} join takes rows in their order")
         step = step.below
@@ -163,7 +163,7 @@ def _steps(plan: LogicalPlan, properties: Mapping[str, str]) -> list[Step]:
     return [step, *reversed(found)]
 
 
-def _supported(step: Step) -> Step:
+def _check_step(step: Step) -> Step:
     match step:
         case FilterStep(_, _, clause) if clause != "WHERE":
             raise NotNative("HAVING takes rows back that do not pass any more")
@@ -199,7 +199,7 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
     key = read_key(source.key_format, source.key, source.key_options)
     value = read_value(source.value_format, source.value, source.value_options)
     records = Source(source.topic, key=BYTES, value=BYTES, start=start)
-    node: Node = records if source.timestamp is None else _timed(records, source)
+    node: Node = records if source.timestamp is None else _with_timestamp(records, source)
     for projection in value.steps:
         keep = (Column("value", "value"),)
         node = Project(node, (*keep, *(Column(name, text) for name, text in projection)))
@@ -214,7 +214,7 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
         Column("bad", _failure(key, value, is_timed=source.timestamp is not None)),
         Column("gone", value.is_null),
     ]
-    node = _logged(Project(node, tuple(columns)), "bad", _PLACE, goes_on=False)
+    node = _with_log_entry(Project(node, tuple(columns)), "bad", _PLACE, goes_on=False)
     prefix = step.names[0][1].removesuffix(step.names[0][0])
     made |= {
         prefix + ROWTIME: "unix_millis(rowtime)",
@@ -224,7 +224,7 @@ def _read(step: Step, start: Start) -> tuple[_Draft, Reading]:
     return _Draft(node, made, "gone"), value
 
 
-def _timed(node: Source, source: KsqlSource) -> Source:
+def _with_timestamp(node: Source, source: KsqlSource) -> Source:
     """Return the source with the times of its TIMESTAMP column; a record without one gets the time -1, which no
     record can have."""
     column = next((one for one in source.value if one.name == source.timestamp), None)
@@ -253,7 +253,7 @@ def _reading_text(reading: Reading) -> str:
 # Pass 3: rows.
 
 
-def _logged(node: Node, entry: str, place: str, *, goes_on: bool) -> Filter:
+def _with_log_entry(node: Node, entry: str, place: str, *, goes_on: bool) -> Filter:
     """Return the rows, with an entry in the processing log for each whose column `entry` is not null.
 
     Spark calls a Java method of ours for it, which returns whether the row is kept.
@@ -278,7 +278,7 @@ def _log_failures(draft: _Draft, items: Sequence[tuple[str, Sql]]) -> None:
         # The table becomes the stream of its changes: a filter of a table would make tombstones.
         draft.node = Rekey(draft.node, (Column("key", "key"),))
     column = Column(name, entry)
-    draft.node = _logged(Project(draft.node, (column,), keep=True), name, draft.place, goes_on=True)
+    draft.node = _with_log_entry(Project(draft.node, (column,), keep=True), name, draft.place, goes_on=True)
 
 
 def _apply(step: Step, draft: _Draft, plan: LogicalPlan) -> None:
@@ -293,7 +293,7 @@ def _apply(step: Step, draft: _Draft, plan: LogicalPlan) -> None:
             moved = [(name, translate(typed, draft.columns)) for name, typed in keys]
             _log_failures(draft, moved)
             for number, (name, sql) in enumerate(moved):
-                _add(draft, f"p{number}", name, _unless_null(draft, sql))
+                _add(draft, f"p{number}", name, _partition_key_sql(draft, sql))
         case AggregateStep():
             _aggregate(step, draft, plan)
         case ProjectStep(_, columns):
@@ -316,7 +316,7 @@ def _add(draft: _Draft, column: str, name: str, text: str) -> None:
     draft.columns[name] = column
 
 
-def _unless_null(draft: _Draft, sql: Sql) -> str:
+def _partition_key_sql(draft: _Draft, sql: Sql) -> str:
     """Return the SQL of a key of PARTITION BY: null for a record without a value."""
     return f"IF({draft.is_null}, NULL, {sql.or_null})"
 

@@ -72,9 +72,9 @@ class StageProgram:
         running = self._stage.make_task(state)
         for row in merge_in_stream_order(map(TaskRow.from_bytes, rows)):
             for record in running.take(row):
-                yield self._written(record)
+                yield self._to_written(record)
 
-    def _written(self, record: OutputRecord) -> WrittenRecord:
+    def _to_written(self, record: OutputRecord) -> WrittenRecord:
         # The producer places a record by its own key; a windowed key lies where its inner key does.
         partition = None
         if record.partition_key is not None and record.partition_key != record.key:

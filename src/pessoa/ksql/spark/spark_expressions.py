@@ -92,11 +92,11 @@ def translate(typed: Typed, columns: Mapping[str, str]) -> Sql:
     return _Translation(columns).of(typed)
 
 
-def _any(*fails: str) -> str:
+def _or(*fails: str) -> str:
     return " OR ".join(f"({one})" for one in fails if one)
 
 
-def _both(condition: str, fails: str) -> str:
+def _and_fails(condition: str, fails: str) -> str:
     return f"({condition}) AND ({fails})" if fails else ""
 
 
@@ -118,7 +118,7 @@ class _Translation:
             case nodes.Negate():
                 spark_type(typed.type)
                 operand = self.of(typed.children[0])
-                return Sql(f"(-{operand.value})", _any(operand.fails, f"{operand.value} IS NULL"))
+                return Sql(f"(-{operand.value})", _or(operand.fails, f"{operand.value} IS NULL"))
             case nodes.Cast():
                 return self._cast(typed)
             case nodes.Call():
@@ -131,7 +131,7 @@ class _Translation:
                 return self._logical(operator == "OR", typed)
             case nodes.Not():
                 operand = self.of(typed.children[0])
-                return Sql(f"(NOT {operand.value})", _any(operand.fails, f"{operand.value} IS NULL"))
+                return Sql(f"(NOT {operand.value})", _or(operand.fails, f"{operand.value} IS NULL"))
             case nodes.IsNull(_, negated):
                 operand = self.of(typed.children[0])
                 return Sql(f"({operand.value} IS {'NOT ' if negated else ''}NULL)", operand.fails)
@@ -145,7 +145,7 @@ class _Translation:
 
     def _arithmetic(self, operator: str, typed: Typed) -> Sql:
         left, right = (self.of(child) for child in typed.children)
-        fails = _any(left.fails, right.fails)
+        fails = _or(left.fails, right.fails)
         if typed.type == STRING:
             nothing = "''" if operator == "||" else "'null'"
             return Sql(f"concat(coalesce({left.value}, {nothing}), coalesce({right.value}, {nothing}))", fails)
@@ -153,20 +153,20 @@ class _Translation:
             raise NotNative(f"{typed.type} arithmetic is exact in ksql and not in Spark")
         kind = spark_type(typed.type)
         a, b = (f"CAST({one.value} AS {kind})" for one in (left, right))
-        missing = _any(fails, f"{left.value} IS NULL", f"{right.value} IS NULL")
+        missing = _or(fails, f"{left.value} IS NULL", f"{right.value} IS NULL")
         if operator in "+-*":
             return Sql(f"({a} {operator} {b})", missing)
         if typed.type == DOUBLE:
             return Sql(_double_division(a, b) if operator == "/" else _double_remainder(a, b), missing)
         computed = f"CAST({a} div {b} AS {kind})" if operator == "/" else f"({a} % {b})"
-        return Sql(computed, _any(missing, f"{b} = 0"))
+        return Sql(computed, _or(missing, f"{b} = 0"))
 
-    def _lenient(self, typed: Typed) -> Sql:
+    def _translate_leniently(self, typed: Typed) -> Sql:
         found = self.of(typed)
         return Sql(found.or_null) if isinstance(typed.node, _LAZY_ARGUMENTS) else found
 
     def _cast(self, typed: Typed) -> Sql:
-        operand = self._lenient(typed.children[0])
+        operand = self._translate_leniently(typed.children[0])
         source, target = typed.children[0].type, typed.type
         kind = spark_type(target)
         if source in (target, NULL_TYPE):
@@ -190,11 +190,11 @@ class _Translation:
         if function is None:
             raise NotNative(f"the function {typed.node.name} is not known to mean the same in Spark")
         spark_type(typed.type)
-        arguments = [self._lenient(child) for child in typed.children]
+        arguments = [self._translate_leniently(child) for child in typed.children]
         values = [argument.value for argument in arguments]
-        fails = _any(*(argument.fails for argument in arguments))
+        fails = _or(*(argument.fails for argument in arguments))
         if function.fails:
-            fails = _any(fails, function.fails(values))
+            fails = _or(fails, function.fails(values))
         return Sql(function.value(values), fails)
 
     def _case(self, typed: Typed) -> Sql:
@@ -208,13 +208,13 @@ class _Translation:
         fails = otherwise.fails
         for condition, result in reversed(branches):
             met = f"coalesce({condition.value}, false)"
-            fails = _any(condition.fails, _both(met, result.fails), _both(f"NOT {met}", fails))
+            fails = _or(condition.fails, _and_fails(met, result.fails), _and_fails(f"NOT {met}", fails))
         return Sql(f"CASE {words} ELSE CAST({otherwise.value} AS {kind}) END", fails)
 
     def _comparison(self, operator: str, left: Typed, right: Typed) -> Sql:
         _refuse_pair(left.type, right.type)
         a, b = self.of(left), self.of(right)
-        fails = _any(a.fails, b.fails)
+        fails = _or(a.fails, b.fails)
         if operator.startswith("IS "):
             same = f"({a.value} <=> {b.value})"
             return Sql(same if "NOT" in operator else f"(NOT {same})", fails)
@@ -232,7 +232,7 @@ class _Translation:
         for part in reversed(parts):
             goes_on = f"NOT coalesce({part.value}, false)" if disjunction else f"coalesce({part.value}, false)"
             null = "" if part.value.startswith("coalesce(") else f"{part.value} IS NULL"
-            fails = _any(part.fails, null, _both(goes_on, fails))
+            fails = _or(part.fails, null, _and_fails(goes_on, fails))
         return Sql(value, fails)
 
     def _between(self, typed: Typed, negated: bool) -> Sql:
@@ -240,7 +240,7 @@ class _Translation:
         lower, low, upper, high = typed.children
         above, below = self._comparison(">=", lower, low), self._comparison("<=", upper, high)
         value = f"({above.value} AND {below.value})"
-        fails = _any(above.fails, _both(above.value, below.fails))
+        fails = _or(above.fails, _and_fails(above.value, below.fails))
         return Sql(f"(NOT {value})" if negated else value, fails)
 
     def _in_list(self, typed: Typed, negated: bool) -> Sql:
@@ -260,14 +260,14 @@ class _Translation:
             raise NotNative("the pattern of LIKE is no literal")
         text = pattern.value
         sign = escape or next(one for one in "\\!#~^§¶" if one not in text)
-        if escape is not None and not _escapes_well(text, escape):
+        if escape is not None and not _has_valid_escapes(text, escape):
             raise NotNative("Spark escapes only % and _ and the escape itself in LIKE")
         value = self.of(operand)
         found = f"({value.value} LIKE {sql_text(text)} ESCAPE {sql_text(sign)})"
-        return Sql(f"(NOT {found})" if negated else found, _any(value.fails, f"{value.value} IS NULL"))
+        return Sql(f"(NOT {found})" if negated else found, _or(value.fails, f"{value.value} IS NULL"))
 
 
-def _escapes_well(text: str, escape: str) -> bool:
+def _has_valid_escapes(text: str, escape: str) -> bool:
     characters = iter(text)
     return all(next(characters, "") in ("%", "_", escape) for one in characters if one == escape)
 
@@ -327,4 +327,4 @@ def _from_text(operand: Sql, target: SqlType) -> Sql:
         return Sql(f"({word} <> '' AND (startswith('true', {word}) OR startswith('yes', {word})))", operand.fails)
     else:
         raise NotNative(f"CAST(STRING AS {target}) is ksql's own")
-    return Sql(number, _any(operand.fails, f"{text} IS NOT NULL AND {number} IS NULL"))
+    return Sql(number, _or(operand.fails, f"{text} IS NOT NULL AND {number} IS NULL"))

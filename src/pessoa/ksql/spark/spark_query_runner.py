@@ -54,10 +54,10 @@ _STATES: Mapping[str, RunnerState] = {
 }
 
 
-# What the engine says no with; each is a sentence for people.
+# The errors with which the engine refuses a query; each message is a sentence for users.
 _REFUSALS = (EngineRefused, TopicUnavailable, JarsUnavailable, NoJava, SparkUnavailable, ValueError)
-# The server's settings that operators ask for. Others may be secrets, and stay here.
-_OPERATORS_ASK = ("ksql.fail.", "ksql.functions.", "ksql.persistence.", "ksql.timestamp.", "pessoa.")
+# The server's settings that operators read. Others may be secrets, and are not sent to Spark.
+_OPERATOR_SETTINGS = ("ksql.fail.", "ksql.functions.", "ksql.persistence.", "ksql.timestamp.", "pessoa.")
 
 
 class RunnerConfig(Protocol):
@@ -100,8 +100,8 @@ def make_runner(config: RunnerConfig) -> SparkQueryRunner:
         state_topic=None,
         say=lambda sentence: log.info("%s", sentence),
     )
-    asked = {name: value for name, value in config.settings.items() if name.startswith(_OPERATORS_ASK)}
-    properties = {**asked, **config.below("ksql.streams."), "auto.offset.reset": config.offset_reset}
+    operator_settings = {name: value for name, value in config.settings.items() if name.startswith(_OPERATOR_SETTINGS)}
+    properties = {**operator_settings, **config.below("ksql.streams."), "auto.offset.reset": config.offset_reset}
     return SparkQueryRunner(
         engine, service_id=config.service_id, registry=config.registry_settings, properties=properties
     )
@@ -134,7 +134,7 @@ class SparkQueryRunner:
         self._properties = dict(properties or {})
         self._running: dict[str, _Running] = {}
         self._lock = threading.Lock()
-        # Unknown before Spark was asked.
+        # None until Spark was checked for it.
         self._writes_times: bool | None = None
         self._ways = engine.home / "ksql-ways"
         self._admin_client: AdminClient | None = None
@@ -142,7 +142,7 @@ class SparkQueryRunner:
     def __repr__(self) -> str:
         return f"<SparkQueryRunner with {len(self._running)} queries on {self._engine!r}>"
 
-    # What the server asks.
+    # Operations for the server.
 
     def start(self, query: PersistentQuery) -> None:
         """Begin to run the query, or continue it. Raises KsqlError."""
@@ -181,11 +181,11 @@ class SparkQueryRunner:
             raise
 
     def pause(self, query_id: str) -> None:
-        for name in self._known(query_id).names:
+        for name in self._find_running(query_id).names:
             self._engine.pause(name)
 
     def resume(self, query_id: str) -> None:
-        for name in self._known(query_id).names:
+        for name in self._find_running(query_id).names:
             self._engine.resume(name)
 
     def terminate(self, query_id: str, delete_state: bool) -> None:
@@ -213,7 +213,7 @@ class SparkQueryRunner:
         if running is None:
             return RunnerStatus("ERROR", f"there is no query {query_id}")
         found = [self._engine.query(name).status() for name in running.names]
-        worst = _worst(found)
+        worst = _worst_status(found)
         lag = {
             (topic, partition): count
             for status in found
@@ -249,7 +249,7 @@ class SparkQueryRunner:
 
     # How it is done.
 
-    def _known(self, query_id: str) -> _Running:
+    def _find_running(self, query_id: str) -> _Running:
         with self._lock:
             running = self._running.get(query_id)
         if running is None:
@@ -369,6 +369,6 @@ def _sink_config(plan: LogicalPlan) -> dict[str, str]:
     return {"cleanup.policy": "compact" if plan.window is None else "compact,delete"}
 
 
-def _worst(found: list[QueryStatus]) -> QueryStatus:
+def _worst_status(found: list[QueryStatus]) -> QueryStatus:
     order = ("FAILED", "RESTARTING", "STARTING", "PAUSED", "STOPPED", "RUNNING")
     return min(found, key=lambda status: order.index(status.state))

@@ -89,11 +89,11 @@ def _power(node: Expression) -> int:
 
 def bound_text(node: Expression, power: int) -> str:
     """Return the node's text, in brackets if its binding power is less than `power`."""
-    text = _bare(node)
+    text = _text_without_brackets(node)
     return text if _power(node) >= power else f"({text})"
 
 
-def _bare(node: Expression) -> str:
+def _text_without_brackets(node: Expression) -> str:
     match node:
         case Literal(value):
             return literal_text(value)

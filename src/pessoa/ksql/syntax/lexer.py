@@ -136,9 +136,9 @@ class Lexer:
                     start,
                     did_you_mean(name, self._variables) or f"Define it with: DEFINE {name} = '…';",
                 )
-        return self._filled(fill_in(written, self._variables), start, end)
+        return self._variable_token(fill_in(written, self._variables), start, end)
 
-    def _filled(self, value: str, start: int, end: int) -> Token:
+    def _variable_token(self, value: str, start: int, end: int) -> Token:
         """Return the single token that a variable's value is. More than one would allow a value to inject a
         statement."""
         if _PLAIN_WORD.fullmatch(value) and not _NUMBER.fullmatch(value):

@@ -58,7 +58,7 @@ def parse_statements(text: str, variables: Mapping[str, str] | None = None) -> l
             first = cursor.token
             statement = _parse_whole(cursor)
             found.append(ParsedStatement(statement, text[first.start : end], tuple(cursor.warnings), text))
-            _remember(statement, known)
+            _update_variables(statement, known)
         start = end
     return found
 
@@ -71,7 +71,7 @@ def parse_statement(text: str, variables: Mapping[str, str] | None = None) -> Pa
     return found[0]
 
 
-def _remember(statement: Statement, variables: dict[str, str]) -> None:
+def _update_variables(statement: Statement, variables: dict[str, str]) -> None:
     if isinstance(statement, DefineVariable):
         variables[statement.name.upper()] = statement.value
     elif isinstance(statement, UndefineVariable):

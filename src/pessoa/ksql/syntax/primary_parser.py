@@ -45,7 +45,7 @@ def parse_primary(cursor: TokenCursor) -> Expression:
             return parse_number(cursor)
         case TokenKind.SYMBOL if token.value == "(":
             cursor.next()
-            found = _binding_or(cursor)
+            found = _parse_any(cursor)
             cursor.expect_symbol(")")
             return found
         case TokenKind.NAME:
@@ -56,7 +56,7 @@ def parse_primary(cursor: TokenCursor) -> Expression:
     raise cursor.unexpected("an expression")
 
 
-def _binding_or(cursor: TokenCursor) -> Expression:
+def _parse_any(cursor: TokenCursor) -> Expression:
     # The two halves of the expression parser need each other.
     from pessoa.ksql.syntax.expression_parser import OR, parse_binding
 
@@ -65,7 +65,7 @@ def _binding_or(cursor: TokenCursor) -> Expression:
 
 def parse_list(cursor: TokenCursor) -> tuple[Expression, ...]:
     """Return one expression or more, separated by commas."""
-    return cursor.list_of(_binding_or)
+    return cursor.list_of(_parse_any)
 
 
 def parse_number(cursor: TokenCursor) -> Literal:
@@ -163,8 +163,8 @@ def _parse_argument(cursor: TokenCursor) -> Expression:
     token = cursor.token
     parameters = _parse_parameters(cursor)
     if parameters is None:
-        return _binding_or(cursor)
-    return LambdaFunction(parameters, _binding_or(cursor), at=token.at)
+        return _parse_any(cursor)
+    return LambdaFunction(parameters, _parse_any(cursor), at=token.at)
 
 
 def _parse_parameters(cursor: TokenCursor) -> tuple[str, ...] | None:
@@ -190,16 +190,16 @@ def _parse_parameters(cursor: TokenCursor) -> tuple[str, ...] | None:
 
 def _parse_case(cursor: TokenCursor) -> Case:
     token = cursor.expect_word("CASE")
-    operand = None if cursor.at_word("WHEN") else _binding_or(cursor)
+    operand = None if cursor.at_word("WHEN") else _parse_any(cursor)
     whens: list[When] = []
     while cursor.at_word("WHEN"):
         at = cursor.next().at
-        condition = _binding_or(cursor)
+        condition = _parse_any(cursor)
         cursor.expect_word("THEN")
-        whens.append(When(condition, _binding_or(cursor), at=at))
+        whens.append(When(condition, _parse_any(cursor), at=at))
     if not whens:
         raise cursor.unexpected("WHEN")
-    otherwise = _binding_or(cursor) if cursor.take_word("ELSE") else None
+    otherwise = _parse_any(cursor) if cursor.take_word("ELSE") else None
     if not cursor.take_word("END"):
         raise cursor.unexpected("WHEN, ELSE or END", ["WHEN", "ELSE", "END"])
     return Case(operand, tuple(whens), otherwise, at=token.at)
@@ -208,7 +208,7 @@ def _parse_case(cursor: TokenCursor) -> Case:
 def _parse_cast(cursor: TokenCursor) -> Cast:
     token = cursor.expect_word("CAST")
     cursor.expect_symbol("(")
-    operand = _binding_or(cursor)
+    operand = _parse_any(cursor)
     cursor.expect_word("AS")
     kind = parse_type(cursor)
     cursor.expect_symbol(")")
@@ -228,9 +228,9 @@ def _parse_map(cursor: TokenCursor) -> MapConstructor:
     cursor.expect_symbol("(")
     entries: list[tuple[Expression, Expression]] = []
     while not cursor.at_symbol(")"):
-        key = _binding_or(cursor)
+        key = _parse_any(cursor)
         cursor.expect_symbol(":=")
-        entries.append((key, _binding_or(cursor)))
+        entries.append((key, _parse_any(cursor)))
         if not cursor.take_symbol(","):
             break
     cursor.expect_symbol(")")
@@ -244,7 +244,7 @@ def _parse_struct(cursor: TokenCursor) -> StructConstructor:
     while not cursor.at_symbol(")"):
         name = cursor.expect_name("the name of a field")
         cursor.expect_symbol(":=")
-        fields.append((name, _binding_or(cursor)))
+        fields.append((name, _parse_any(cursor)))
         if not cursor.take_symbol(","):
             break
     cursor.expect_symbol(")")

@@ -54,7 +54,7 @@ def _text(statement: Statement) -> str:
         case CreateSource() | CreateAsSelect() | CreateType() | CreateConnector():
             return _create_text(statement)
         case InsertSelect(target, query, properties):
-            return "\n".join([f"INSERT INTO {name_text(target)}{_with(properties)}", query_text(query)])
+            return "\n".join([f"INSERT INTO {name_text(target)}{_with_text(properties)}", query_text(query)])
         case InsertValues(target, columns, values):
             return " ".join(["INSERT INTO", name_text(target) + _names(columns), "VALUES", _row(values)])
         case AlterSource(kind, name, columns):
@@ -84,10 +84,10 @@ def _create_text(statement: CreateSource | CreateAsSelect | CreateType | CreateC
     if isinstance(statement, CreateType):
         return f"CREATE TYPE {if_not_exists}{name} AS {statement.type}"
     if isinstance(statement, CreateConnector):
-        return f"CREATE {statement.kind.value} CONNECTOR {if_not_exists}{name}{_with(statement.properties)}"
+        return f"CREATE {statement.kind.value} CONNECTOR {if_not_exists}{name}{_with_text(statement.properties)}"
     replace = "OR REPLACE " if statement.or_replace else ""
     if isinstance(statement, CreateAsSelect):
-        head = f"CREATE {replace}{statement.kind.value} {if_not_exists}{name}{_with(statement.properties)}"
+        head = f"CREATE {replace}{statement.kind.value} {if_not_exists}{name}{_with_text(statement.properties)}"
         return f"{head} AS {query_text(statement.query)}"
     source = "SOURCE " if statement.is_source else ""
     return f"CREATE {replace}{source}{statement.kind.value} {if_not_exists}{_definition(statement)}"
@@ -95,19 +95,19 @@ def _create_text(statement: CreateSource | CreateAsSelect | CreateType | CreateC
 
 def _definition(source: CreateSource) -> str:
     columns = f" ({', '.join(map(column_text, source.columns))})" if source.columns else ""
-    return f"{name_text(source.name)}{columns}{_with(source.properties)}"
+    return f"{name_text(source.name)}{columns}{_with_text(source.properties)}"
 
 
 def _command_text(statement: Statement) -> str:
     match statement:
         case Show(what, extended, everything):
-            return f"SHOW {'ALL ' if everything else ''}{what.value}{_extended(extended)}"
+            return f"SHOW {'ALL ' if everything else ''}{what.value}{_extended_text(extended)}"
         case ShowConnectors(kind):
             return f"SHOW {'' if kind is None else kind.value + ' '}CONNECTORS"
         case DescribeSource(name, extended):
-            return f"DESCRIBE {name_text(name)}{_extended(extended)}"
+            return f"DESCRIBE {name_text(name)}{_extended_text(extended)}"
         case DescribeAll(kind, extended):
-            return f"DESCRIBE {kind.value}S{_extended(extended)}"
+            return f"DESCRIBE {kind.value}S{_extended_text(extended)}"
         case DescribeFunction(name):
             return f"DESCRIBE FUNCTION {name_text(name)}"
         case DescribeConnector(name):
@@ -146,7 +146,7 @@ def _assert_text(statement: AssertTopic | AssertSchema | AssertValues | AssertSo
     timeout = "" if statement.timeout is None else f" TIMEOUT {duration_text(statement.timeout)}"
     head = "ASSERT " if statement.exists else "ASSERT NOT EXISTS "
     if isinstance(statement, AssertTopic):
-        return f"{head}TOPIC {string_text(statement.topic)}{_with(statement.properties)}{timeout}"
+        return f"{head}TOPIC {string_text(statement.topic)}{_with_text(statement.properties)}{timeout}"
     subject = "" if statement.subject is None else f" SUBJECT {string_text(statement.subject)}"
     schema_id = "" if statement.id is None else f" ID {statement.id}"
     return f"{head}SCHEMA{subject}{schema_id}{timeout}"
@@ -160,7 +160,7 @@ def column_text(column: ColumnDefinition) -> str:
     return text if column.role is ColumnRole.VALUE else f"{text} {column.role.value}"
 
 
-def _with(properties: tuple[Property, ...]) -> str:
+def _with_text(properties: tuple[Property, ...]) -> str:
     if not properties:
         return ""
     return f" WITH ({', '.join(f'{_property_name(one.name)} = {literal_text(one.value.value)}' for one in properties)})"
@@ -183,5 +183,5 @@ def _if_exists(flag: bool) -> str:
     return "IF EXISTS " if flag else ""
 
 
-def _extended(flag: bool) -> str:
+def _extended_text(flag: bool) -> str:
     return " EXTENDED" if flag else ""

@@ -147,12 +147,12 @@ class TokenCursor:
         """Return the error for a token that the grammar does not allow here; `candidates` are the words that would
         fit."""
         token = self.token
-        found = "the end of the statement" if token.kind is TokenKind.END else _shown(token)
+        found = "the end of the statement" if token.kind is TokenKind.END else _token_text(token)
         words = list(candidates) or [expected]
         meant = closest(token.value, words) if token.kind is TokenKind.NAME else None
         return self.error(f"expected {expected}, but found {found}", hint=f"Did you mean {meant}?" if meant else "")
 
 
-def _shown(token: Token) -> str:
+def _token_text(token: Token) -> str:
     text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
     return text if text.startswith(("'", '"', "`")) else f"'{text}'"

@@ -53,28 +53,28 @@ def caster(source: SqlType, target: SqlType) -> Caster | None:
     """Return the function that casts; None if there is no such cast."""
     if source in (target, NULL_TYPE):
         return lambda value: value
-    found = _scalar(source, target) or _nested(source, target)
+    found = _scalar_caster(source, target) or _nested_caster(source, target)
     if found is None:
         return None
     return lambda value: None if value is None else found(value)
 
 
-def _scalar(source: SqlType, target: SqlType) -> Caster | None:
+def _scalar_caster(source: SqlType, target: SqlType) -> Caster | None:
     if target == STRING:
         return None if source == BYTES else text_of(source)
     if source == STRING:
         return _from_text(target)
     if is_number(source) and is_number(target):
-        return _between_numbers(source, target)
+        return _number_caster(source, target)
     return _TIMES.get((source, target))
 
 
-def _between_numbers(source: SqlType, target: SqlType) -> Caster:
+def _number_caster(source: SqlType, target: SqlType) -> Caster:
     if target == DOUBLE:
         return _to_double
     if isinstance(target, Decimal):
         if source == DOUBLE:
-            return lambda value: fit_decimal(_finite(value), target)
+            return lambda value: fit_decimal(_to_decimal(value), target)
         return lambda value: fit_decimal(decimal.Decimal(value), target)  # type: ignore[arg-type]
     wrap, bits = (wrap_integer, 31) if target == INTEGER else (wrap_bigint, 63)
     if source == DOUBLE:
@@ -87,7 +87,7 @@ def _to_double(value: Value) -> Value:
     return float(value)
 
 
-def _finite(value: Value) -> decimal.Decimal:
+def _to_decimal(value: Value) -> decimal.Decimal:
     assert isinstance(value, float)
     if not math.isfinite(value):
         raise EvaluationFailure(f"{value} is no DECIMAL")
@@ -151,7 +151,7 @@ def parse_bytes(text: str) -> bytes:
         raise EvaluationFailure(f"'{text}' is not base64") from None
 
 
-def _nested(source: SqlType, target: SqlType) -> Caster | None:
+def _nested_caster(source: SqlType, target: SqlType) -> Caster | None:
     match source, target:
         case Array(from_element), Array(to_element):
             element = caster(from_element, to_element)

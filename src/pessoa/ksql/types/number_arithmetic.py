@@ -11,7 +11,7 @@ from pessoa.ksql.types.sql_types import DOUBLE, INTEGER, Decimal, EvaluationFail
 
 Operation: TypeAlias = Callable[[Value, Value], Value]
 
-# Results are exact or fail; the room is only bounded by what types can say.
+# Results are exact or fail; the precision is bounded only by that of the types.
 _ROOM = 1_000
 _EXACT = decimal.Context(
     prec=_ROOM,
@@ -38,7 +38,7 @@ def operation(operator: str, left: SqlType, right: SqlType, result: SqlType) -> 
         return lambda a, b: doubles(float(a), float(b))  # type: ignore[arg-type]
     if isinstance(result, Decimal):
         exact = _DECIMALS[operator]
-        return lambda a, b: _exactly(exact, a, b, result)
+        return lambda a, b: _compute_exactly(exact, a, b, result)
     wrap = wrap_integer if result == INTEGER else wrap_bigint
     whole = _INTEGERS[operator]
     return lambda a, b: wrap(whole(a, b))  # type: ignore[arg-type]
@@ -69,7 +69,9 @@ def _double_remainder(left: float, right: float) -> float:
     return math.fmod(left, right)
 
 
-def _exactly(exact: Callable[..., decimal.Decimal], left: Value, right: Value, kind: Decimal) -> decimal.Decimal:
+def _compute_exactly(
+    exact: Callable[..., decimal.Decimal], left: Value, right: Value, kind: Decimal
+) -> decimal.Decimal:
     try:
         found = exact(decimal.Decimal(left), decimal.Decimal(right))  # type: ignore[arg-type]
         return found.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=_EXACT)

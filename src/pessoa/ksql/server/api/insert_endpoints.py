@@ -68,9 +68,9 @@ class Inserts:
                 row = self._row(source, line)
                 await asyncio.to_thread(self._engine.inserter.write, source, row)
             except KsqlProblem as problem:
-                yield _failed(number, problem.code, problem.message)
+                yield _error_line(number, problem.code, problem.message)
             except KsqlError as wrong:
-                yield _failed(number, BAD_STATEMENT, str(wrong))
+                yield _error_line(number, BAD_STATEMENT, str(wrong))
             else:
                 yield encode_json({"status": "ok", "seq": number}) + b"\n"
             number += 1
@@ -93,7 +93,7 @@ class Inserts:
         return row
 
 
-def _failed(number: int, code: int, message: str) -> bytes:
+def _error_line(number: int, code: int, message: str) -> bytes:
     return encode_json({"status": "error", "seq": number, "error_code": code, "message": message}) + b"\n"
 
 

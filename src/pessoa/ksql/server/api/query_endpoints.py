@@ -185,12 +185,14 @@ class Queries:
         ]  # fmt: skip
 
     async def query(self, request: Request) -> Response:
-        asked = media_type(request)
-        return await self._answer(request, HeaderForm if asked != DELIMITED else LineForm, asked, may_print=True)
+        accepted_type = media_type(request)
+        return await self._answer(
+            request, HeaderForm if accepted_type != DELIMITED else LineForm, accepted_type, may_print=True
+        )
 
     async def query_stream(self, request: Request) -> Response:
-        asked = media_type(request)
-        return await self._answer(request, FORMS[asked], asked, may_print=asked == DELIMITED)
+        accepted_type = media_type(request)
+        return await self._answer(request, FORMS[accepted_type], accepted_type, may_print=accepted_type == DELIMITED)
 
     async def websocket(self, request: Request) -> Response:
         accept = accept_key(request)
