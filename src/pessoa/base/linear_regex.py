@@ -1,4 +1,4 @@
-"""Regular expressions that strangers wrote, matched by RE2: in time that grows with the text, and in bounded memory.
+"""Regular expressions from untrusted clients, matched by RE2: in time that grows with the text, and in bounded memory.
 
 Python's `re` tries every way there is, and `(a+)+$` keeps it busy for ever. RE2 follows all ways at once. What it gives
 up for that, looking ahead or behind and references back to groups, is an error.

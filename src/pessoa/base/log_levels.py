@@ -67,8 +67,8 @@ def set_level(name: str, level: str | None) -> None:
     else:
         changed[name] = LEVELS[level]
         logger.setLevel(LEVELS[level])
-    for tell in tuple(on_change):
-        tell()
+    for notify in tuple(on_change):
+        notify()
 
 
 def _name(logger: logging.Logger) -> str:

@@ -1,4 +1,4 @@
-"""Text of strangers for terminals and log files: nothing in it moves a cursor or begins a line."""
+"""Untrusted text escaped for terminals and log files, so that it cannot move a cursor or begin a line."""
 
 from __future__ import annotations
 

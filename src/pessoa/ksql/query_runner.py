@@ -1,4 +1,4 @@
-"""Who runs persistent queries: the door between the ksql server and the engine that moves the records.
+"""The runner of persistent queries: the interface between the ksql server and the engine that processes the records.
 
 The server decides which queries there are (the command topic says so) and asks a runner to run them; the runner knows
 no catalogue, no commands and no clients. `ksql/spark/spark_query_runner.py` runs them on Spark.

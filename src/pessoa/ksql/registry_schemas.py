@@ -1,4 +1,4 @@
-"""The schema registry as codecs ask it, in Spark's workers and in the server: `operators/schema_source.py` over HTTP.
+"""The schema registry as codecs use it, in Spark's workers and in the server: `operators/schema_source.py` over HTTP.
 
 The client is made where it is needed: the settings travel to workers, a connection cannot. What an id means stays so,
 and is asked for once; the latest schema of a subject does not. A text is registered once by a query; a server, which

@@ -1,4 +1,4 @@
-"""Which of the names that exist was probably meant."""
+"""Suggestions for misspelt names: the most similar name that exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed from one image to the next, and what every metadata record means.
+"""The changes from one image to the next, and the effect of every metadata record on an image.
 
 A delta starts from an image, takes records one by one (`replay`), and ends in a new image (`finish`). It keeps what it
 touched, so that a subscriber of the image does work in proportion to the change:

@@ -1,4 +1,4 @@
-"""All that the metadata log says, as one immutable value.
+"""The content of the metadata log as one immutable value.
 
     committed records ──▶ MetadataDelta ──▶ the next MetadataImage ──▶ publishers: replicas, coordinators, handlers
 

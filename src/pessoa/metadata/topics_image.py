@@ -1,4 +1,4 @@
-"""Topics and their partitions, as the metadata log says they should be.
+"""Topics and their partitions, as the metadata log defines them.
 
 A partition has two counters. `leader_epoch` moves when a leader is elected (also the same one anew): a request with an
 older one speaks to a leader that is no more. `partition_epoch` moves with every change, and is what a leader names

@@ -1,4 +1,4 @@
-"""What every client has used of its limits: produced and fetched bytes, and request time.
+"""The use of quotas by every client: produced and fetched bytes, and request time.
 
     (user, client id) ──of──▶ ClientMeters ──▶ a `Meter` for each key that is limited for this client
                                                    ▲ shared by all clients that one limit holds for together
@@ -206,7 +206,7 @@ class ClientQuotas:
         name = shortened(client_id)
         found = self._clients.get((principal, name))
         if found is None:
-            self._forget_idle_users(now_ms)
+            self._remove_idle_users(now_ms)
             found = self._clients[principal, name] = ClientMeters(self.windows)
             if len(self._clients) > MAX_CLIENTS:
                 self._clients.popitem(last=False)
@@ -239,7 +239,7 @@ class ClientQuotas:
         meter.limit = limit.value
         return meter
 
-    def _forget_idle_users(self, now_ms: int) -> None:
+    def _remove_idle_users(self, now_ms: int) -> None:
         if len(self._meters_of_users) < self._many_users:
             return
         # Clients that still have one of these would go on with it beside a new one.

@@ -1,4 +1,4 @@
-"""What clients may have changed by the controller: partitions that are created or deleted, per second (KIP-599).
+"""Quotas on changes by the controller: partitions that a client creates or deletes, per second (KIP-599).
 
 The active controller counts, with a bucket of tokens for each client or user that has a limit (`rates.TokenBucket`): a
 topic costs its partitions. Versions of CreateTopics, DeleteTopics and CreatePartitions that know the error are strict:
@@ -99,7 +99,7 @@ class MutationQuotas:
             assert limit.user is not None, "a limit is one of a user, of a client id or of both"
             found = self._buckets_of_users.get(limit.user)
             if found is None:
-                self._forget_full(limit.value, now_ms)
+                self._remove_full(limit.value, now_ms)
                 found = self._buckets_of_users[limit.user] = TokenBucket(self.windows)
             return found
         place = (limit.user, limit.client_id)
@@ -111,7 +111,7 @@ class MutationQuotas:
         self._buckets_of_client_ids.move_to_end(place)
         return found
 
-    def _forget_full(self, rate: float, now_ms: int) -> None:
+    def _remove_full(self, rate: float, now_ms: int) -> None:
         """Remove the full buckets of users when there are very many. Full is judged by the rate of one user: a bucket
         that fills more slowly may be removed a little early."""
         if len(self._buckets_of_users) >= self._many_users:

@@ -80,7 +80,7 @@ class WindowedRate:
         """Add `value`; a negative value takes back one that was recorded at the same time."""
         recorded_windows = self._recorded_windows
         if not recorded_windows or now_ms - recorded_windows[-1].began_ms >= self.windows.size_ms:
-            self._forget_old(now_ms)
+            self._drop_old_windows(now_ms)
             recorded_windows.append(_Window(now_ms))
         current = recorded_windows[-1]
         current.total += value
@@ -88,20 +88,20 @@ class WindowedRate:
         self._total += value
 
     def measure(self, now_ms: int) -> float:
-        self._forget_old(now_ms)
+        self._drop_old_windows(now_ms)
         return self._total * 1000 / self._time_ms(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """Return how long a client must wait until the rate is down to the limit; 0 if the rate is not above the
         limit."""
-        self._forget_old(now_ms)
+        self._drop_old_windows(now_ms)
         time_ms = self._time_ms(now_ms)
         rate = self._total * 1000 / time_ms
         return whole_throttle_ms((rate - limit) / limit * time_ms) if rate > limit else 0
 
     def is_idle(self, now_ms: int) -> bool:
         """Return whether nothing was recorded in any window that counts, so that a new rate would measure the same."""
-        self._forget_old(now_ms)
+        self._drop_old_windows(now_ms)
         return not self._recorded_windows
 
     def _time_ms(self, now_ms: int) -> int:
@@ -114,7 +114,7 @@ class WindowedRate:
             elapsed_ms += missing * size_ms
         return elapsed_ms if elapsed_ms > size_ms else size_ms
 
-    def _forget_old(self, now_ms: int) -> None:
+    def _drop_old_windows(self, now_ms: int) -> None:
         recorded_windows = self._recorded_windows
         while recorded_windows and now_ms - recorded_windows[0].last_ms >= self._all_ms:
             self._total -= recorded_windows.pop(0).total

@@ -1,4 +1,4 @@
-"""What a leader checks of produced bytes before it appends them.
+"""The checks of a leader on produced batches before it appends them.
 
 These are the rules of Apache Kafka's ProduceRequest, UnifiedLog and LogValidator, in their order; the first that is
 broken decides the error that the producer sees.

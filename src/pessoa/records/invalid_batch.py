@@ -1,4 +1,4 @@
-"""The one way in which the bytes of a batch are refused.
+"""The exception with which the bytes of a batch are refused.
 
 Every fault of a batch is raised as `InvalidBatch`: the `ErrorCode` that Apache Kafka gives a
 producer for it, a sentence for people, and, when single records are at fault, which ones. It is an expected failure of

@@ -1,4 +1,4 @@
-"""What a leader writes into a batch that it accepts, in place.
+"""The header fields that a leader sets, in place, in a batch that it accepts.
 
 A produced batch counts its offsets from 0 and knows no leader epoch. The leader fills in both when it appends. They
 stand before the part that the CRC covers, so this is one `pack_into` and the records are not touched. The max timestamp

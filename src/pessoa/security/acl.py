@@ -1,5 +1,5 @@
-"""The words of Kafka's access control lists: operations, types of resources, patterns, permissions. The numbers are
-those of the protocol and of the metadata log.
+"""The vocabulary of Kafka's access control lists: operations, types of resources, patterns, permissions. The numbers
+are those of the protocol and of the metadata log.
 
 An entry says: this principal, from this host, may (ALLOW) or may not (DENY) do this operation with every resource of
 this type whose name falls under this pattern. A pattern is a LITERAL name, the LITERAL `*` for all names, or a PREFIXED

@@ -1,4 +1,4 @@
-"""What a member says about the records that it acquired, and the transitions that follow.
+"""Acknowledgements of acquired records by a member, and the state transitions that follow.
 
     type        transition of an ACQUIRED record
     0 gap       → ARCHIVED: the log has no such record, compaction removed it or it is a control record

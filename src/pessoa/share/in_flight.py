@@ -154,7 +154,7 @@ class InFlight:
         """Move the start offset past the acknowledged and archived records at the front. Return True if it moved."""
         count = next((index for index, run in enumerate(self._runs) if not run.is_done), len(self._runs))
         if count:
-            self._forget_below(self._runs[count - 1].last_offset + 1)
+            self._drop_below(self._runs[count - 1].last_offset + 1)
         return bool(count)
 
     def begin_at(self, start_offset: int) -> bool:
@@ -162,10 +162,10 @@ class InFlight:
         has moved."""
         if start_offset <= self._start_offset:
             return False
-        self._forget_below(start_offset)
+        self._drop_below(start_offset)
         return True
 
-    def _forget_below(self, start_offset: int) -> None:
+    def _drop_below(self, start_offset: int) -> None:
         del self._runs[: self._index(start_offset)]
         if self._runs:
             self._runs[0] = self._runs[0].clip(start_offset, self._runs[0].last_offset)

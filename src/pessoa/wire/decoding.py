@@ -1,4 +1,4 @@
-"""Writes the source of decoders. `pessoa.wire.codec_compiler` tells what they look like and what they guarantee.
+"""Writes the source of decoders. `pessoa.wire.codec_compiler` describes their form and what they guarantee.
 
 The generated function keeps to a few names: `data`, `pos` and `end`, the struct at hand `s1`, `s2`, …, lengths
 `n1`, `n2`, …, and in requests how many elements may still come, `left`. A struct's fixed fields are stored into its

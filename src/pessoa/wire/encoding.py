@@ -1,4 +1,4 @@
-"""Writes the source of encoders. `pessoa.wire.codec_compiler` tells what they look like.
+"""Writes the source of encoders. `pessoa.wire.codec_compiler` describes their form.
 
 The generated function appends to `out`. Where record data comes, it sets `out` aside, puts the data itself behind it
 and goes on with a fresh bytearray: the caller gets a list of buffers in which the record data is the very object that

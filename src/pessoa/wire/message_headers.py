@@ -1,4 +1,4 @@
-"""What stands before a message on the wire: the request header and the response header.
+"""The headers that precede messages on the wire: the request header and the response header.
 
     request   v1   api key, api version, correlation id, client id
               v2   the same and tagged fields; the client id keeps its classic form so that any broker can read it

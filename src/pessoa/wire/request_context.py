@@ -1,4 +1,4 @@
-"""What is known about a request besides its body: its header, and the connection that it came on.
+"""The context of a request: its header, and the connection on which it arrived.
 
 Caller          what decisions may depend on: the version, the client, the principal
 RequestContext  of a request that came on a connection

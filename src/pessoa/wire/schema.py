@@ -1,4 +1,4 @@
-"""How a message is declared: one class for all its versions.
+"""Declarations of messages: one class for all versions of a message.
 
     class FetchPartition(Struct):
         partition: int = int32()

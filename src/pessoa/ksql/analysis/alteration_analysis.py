@@ -1,4 +1,4 @@
-"""ALTER, DROP and OR REPLACE: what may become of a source that exists."""
+"""ALTER, DROP and OR REPLACE: the checks on changes of a source that exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the formats of keys and values can hold.
+"""The types that the formats of keys and values can hold.
 
 | format | key | value | several columns | nested types | schema registry |
 |---|---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""A query on its way through the passes: what is known of it so far. Each pass returns a new draft."""
+"""The draft of a query: the intermediate result of the passes. Each pass returns a new draft."""
 
 from __future__ import annotations
 

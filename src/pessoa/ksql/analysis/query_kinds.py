@@ -1,4 +1,4 @@
-"""SELECT by itself: a push query (EMIT) that goes on, or a pull query that reads what there is.
+"""SELECT by itself: a push query (EMIT), which continues with new records, or a pull query of the present rows.
 
 A query without EMIT that cannot be a pull query is what 5.x knew: it is run as a push query, with a warning.
 """

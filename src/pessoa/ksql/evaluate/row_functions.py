@@ -1,4 +1,4 @@
-"""What a failing value means: a selected column is null, a condition false, a group's key drops the row.
+"""The result of a failed expression: a selected column is null, a condition false, a group's key drops the row.
 
 Each failure is told to `log`, which an engine makes the processing log.
 """

@@ -1,4 +1,4 @@
-"""What an aggregate does with the rows of a group.
+"""Aggregates: how the rows of a group change their state, and the result of a state.
 
     initial() → state; add and undo(state, values) → state; merge(state, state) → state; result(state) → value
 

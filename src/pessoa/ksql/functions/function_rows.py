@@ -1,4 +1,4 @@
-"""What a row of the function table is made of."""
+"""The classes of which a row of the function table consists."""
 
 from __future__ import annotations
 

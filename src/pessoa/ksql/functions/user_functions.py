@@ -1,4 +1,4 @@
-"""Functions of users, in Python: a decorator says the name and the signature, in SQL types.
+"""Functions of users, in Python: a decorator has the name and the signature, in SQL types.
 
     from pessoa.ksql.functions.user_functions import udaf, udf, udtf
 

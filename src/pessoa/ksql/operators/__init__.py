@@ -1,4 +1,4 @@
-"""What every ksql query means: a runtime of operators without I/O, the one meaning of a logical plan.
+"""The reference implementation of ksql queries: a runtime of operators without I/O that executes a logical plan.
 
     LogicalPlan ─ topology.py ─ stages ─┬─ Stage.prepare: a record becomes rows of a task (decode, WHERE, re-key)
                                         └─ Task.take: a row changes state and gives records (joins, aggregates, HAVING)

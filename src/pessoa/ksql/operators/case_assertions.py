@@ -114,14 +114,14 @@ class AssertedRows:
         for source, wanted, is_timed in self._expected:
             number = taken.get(source.topic, 0)
             taken[source.topic] = number + 1
-            there = records.get(source.topic, ())
+            topic_records = records.get(source.topic, ())
             where = f"{source.name}, record {number + 1}"
-            if number >= len(there):
+            if number >= len(topic_records):
                 raise FailedAssertion(f"{where}: expected\n  {_record_text(wanted)}\nbut there is nothing more")
-            came = there[number]
-            same = (wanted.key, wanted.value) == (came.key, came.value)
-            if not same or (is_timed and wanted.timestamp_ms != came.timestamp_ms):
-                found = OutputRecord(came.key, came.value, came.timestamp_ms)
+            found_record = topic_records[number]
+            same = (wanted.key, wanted.value) == (found_record.key, found_record.value)
+            if not same or (is_timed and wanted.timestamp_ms != found_record.timestamp_ms):
+                found = OutputRecord(found_record.key, found_record.value, found_record.timestamp_ms)
                 raise FailedAssertion(
                     f"{where}: expected\n  {_record_text(wanted)}\nbut it is\n  {_record_text(found)}"
                 )

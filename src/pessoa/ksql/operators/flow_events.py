@@ -1,4 +1,4 @@
-"""What flows between operators: a record of a stream, or a change of a table's row."""
+"""Events, which operators pass to each other: a record of a stream, or a change of a table's row."""
 
 from __future__ import annotations
 

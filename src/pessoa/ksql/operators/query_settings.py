@@ -1,4 +1,4 @@
-"""What a query gets from outside: the time, chance, and the server's settings that change what records do."""
+"""The inputs of a query besides records: the time, random numbers, and the server's settings that affect results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where codecs get the schemas of a registry from: values, so that a codec stays without I/O."""
+"""The source of a registry's schemas for codecs: an interface, so that a codec stays without I/O."""
 
 from __future__ import annotations
 

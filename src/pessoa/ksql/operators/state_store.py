@@ -1,4 +1,4 @@
-"""What operators may remember: bytes by name and key. There are no scans, so an operator keeps its own indexes.
+"""The state of operators: bytes by name and key. There are no scans, so an operator keeps its own indexes.
 
 Spark's MapState offers no more than this, and a store that can be dropped and read again after every row is the proof
 that an operator keeps nothing else (`tests/unit/ksql/test_ksql_operator_state.py`).

@@ -1,4 +1,4 @@
-"""Stream-stream joins: rows of both sides wait for each other as long as WITHIN and grace say.
+"""Stream-stream joins: rows of both sides are kept for each other as long as WITHIN and grace require.
 
     a left row at l meets right rows in [l - before, l + after]; closed when l + after + grace < stream time
     a right row at r meets left rows in [r - after, r + before]; closed when r + before + grace < stream time

@@ -1,4 +1,4 @@
-"""Statements about connectors: questions to Connect's REST interface (`ksql.connect.url`).
+"""Statements about connectors: requests to Connect's REST API (`ksql.connect.url`).
 
 Connect is asked with the login of the server (`ksql.connect.basic.auth.user.info`); without one, with that of the
 caller, as ksqlDB does: the caller must be allowed at Connect what the statement does.

@@ -1,4 +1,4 @@
-"""Which keys a pull query asks for: what WHERE says about key columns and windows.
+"""The keys that a pull query reads: found from the conditions of WHERE on key columns and windows.
 
 `K = 1`, `K IN (1, 2)` and their conjunctions name keys, which are looked up; anything else is a scan, of which every
 row is tried. Conditions are always evaluated on the rows as well, so that a bound which is too wide does no harm.

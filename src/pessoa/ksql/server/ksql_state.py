@@ -1,4 +1,4 @@
-"""What all commands together mean: streams, tables, types and persistent queries, as an image.
+"""The state that all commands together make: streams, tables, types and persistent queries, as an image.
 
 `apply_command` takes the image and a command and returns the next image and what to tell the client; it is the only way
 to change it, on the live path (`statement_execution.py` tries a command on it before it is written) and on load alike.

@@ -1,8 +1,8 @@
-"""What a query gives to one client: a header, rows, and an end; from a thread that blocks to a loop that does not.
+"""The response of a query to one client: a header, rows, and an end; from a blocking thread to an event loop.
 
     thread: put(rows) ── at most _MOST_WAITING batches wait, then the thread does ──▶ loop: async for batch in feed
 
-The thread is told to end when the client has gone (`close`), and the client when the thread has (`end`).
+`close` ends the thread when the client has disconnected; `end` ends the response when the thread is done.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class RowFeed:
         """Hand over rows; return False if the client has disconnected."""
         while not self.closed.is_set():
             if self._room.acquire(timeout=_PUT_S):
-                self._tell(rows)
+                self._enqueue(rows)
                 return True
         return False
 
     def end(self, failure: str = "", *, limit: bool = False) -> None:
         self.failure = failure
         self.is_limit_reached = limit
-        self._tell(None)
+        self._enqueue(None)
 
-    def _tell(self, item: list[ResultRow] | None) -> None:
+    def _enqueue(self, item: list[ResultRow] | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
         except RuntimeError:

@@ -1,4 +1,4 @@
-"""Persistent queries that run on this server: the image says which there should be, and a thread sees to it.
+"""Persistent queries that run on this server: a thread starts and stops them so that they match the image.
 
 Only the server that leads runs queries. The runner is made when there is a query to run, since it may start Spark, and
 closed when the server ceases to lead: the state of its queries stays, and the next leader continues them.

@@ -129,11 +129,13 @@ class StatementExecution:
                 )
         if command_id(statement) is not None:
             return self._run_command(parsed, session)
-        return self._look(parsed, statement, session)
+        return self._execute_without_command(parsed, statement, session)
 
-    def _look(self, parsed: ParsedStatement, statement: Statement, session: Session) -> Entity | None:
+    def _execute_without_command(
+        self, parsed: ParsedStatement, statement: Statement, session: Session
+    ) -> Entity | None:
         engine, text = self._engine, parsed.text
-        look: dict[type, Callable[[], Entity]] = {
+        handlers: dict[type, Callable[[], Entity]] = {
             nodes.Show: lambda: show(engine, statement, text, session),
             nodes.DescribeSource: lambda: describe_source(engine, statement, text),
             nodes.DescribeAll: lambda: describe_all(engine, statement, text),
@@ -142,7 +144,7 @@ class StatementExecution:
             nodes.AssertTopic: lambda: assert_topic(engine.clients, statement, text),
             nodes.AssertSchema: lambda: assert_schema(engine.schemas, statement, text),
         }
-        found = look.get(type(statement))
+        found = handlers.get(type(statement))
         entity = found() if found is not None else self._connectors(session).execute(statement, text)
         if parsed.warnings:
             entity["warnings"] = [*_as_list(entity.get("warnings")), *({"message": one} for one in parsed.warnings)]

@@ -1,4 +1,4 @@
-"""SHOW, DESCRIBE and EXPLAIN: what the image, Kafka and the runner say, as entities."""
+"""SHOW, DESCRIBE and EXPLAIN: the state of the image, Kafka and the runner, as entities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PRINT: the records of a topic as people read them, with formats that are guessed from what comes.
+"""PRINT: the records of a topic as readable text, with formats that are guessed from the bytes.
 
 Key format: KAFKA_STRING
 Value format: JSON or KAFKA_STRING

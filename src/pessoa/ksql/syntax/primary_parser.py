@@ -1,4 +1,4 @@
-"""What operators stand between: literals, columns, calls, constructors, CASE, CAST and what is in brackets."""
+"""The operands of expressions: literals, columns, calls, constructors, CASE, CAST and what is in brackets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place in a row of tokens, with the questions that a parser asks. All errors of the parser are made here."""
+"""A position in a list of tokens, with the tests that a parser needs. All errors of the parser are made here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A signed token (JWT in JWS compact form, RFC 7515, 7519) against a key set and the rules of who takes it.
+"""A signed token (JWT in JWS compact form, RFC 7515, 7519) checked with a key set and a receiver's rules.
 
     base64url(header) . base64url(claims) . base64url(signature)
 

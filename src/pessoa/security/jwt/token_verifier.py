@@ -1,4 +1,4 @@
-"""What brokers and services ask about a token: its rules and its keys together, made from settings.
+"""The verifier of tokens for brokers and services: rules and keys together, made from settings.
 
 Where the keys are is said by the node's own configuration and must stand in a list of allowed places, which no request
 can change (CVE-2025-27817: a URL out of a request made brokers read files and ask other hosts).

@@ -1,4 +1,4 @@
-"""Java's names of cipher suites, in OpenSSL's words.
+"""Java's names of cipher suites, translated to OpenSSL's names.
 
     TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256   ECDHE-RSA-AES128-GCM-SHA256      up to TLS 1.2
     TLS_AES_256_GCM_SHA384                  the same                         TLS 1.3

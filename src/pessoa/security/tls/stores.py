@@ -1,4 +1,4 @@
-"""Key stores and trust stores: what a node shows, and what it trusts.
+"""Key stores and trust stores: the certificate that a node presents, and those that it trusts.
 
     PEM      keys and certificates as text, in the settings themselves or in a file; keys are PKCS#8, encrypted or not
     PKCS12   what `openssl pkcs12` and Java write

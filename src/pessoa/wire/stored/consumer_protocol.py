@@ -1,4 +1,4 @@
-"""What the members of a classic consumer group tell each other inside JoinGroup and SyncGroup: opaque to brokers."""
+"""The messages between members of a classic consumer group inside JoinGroup and SyncGroup: opaque to brokers."""
 
 from __future__ import annotations
 

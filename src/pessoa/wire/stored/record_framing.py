@@ -1,4 +1,4 @@
-"""How stored records say what they are.
+"""The framing of stored records: how their type and version are encoded.
 
     metadata log    value   uvarint frame version (1), uvarint record type, uvarint version, the record
     coordinators    key     int16 record type, the key

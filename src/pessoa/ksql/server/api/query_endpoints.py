@@ -1,4 +1,4 @@
-"""POST /query and /query-stream: push queries, pull queries and PRINT, as rows that come while they are found.
+"""POST /query and /query-stream: push queries, pull queries and PRINT, as rows that are sent while they are found.
 
 | where | Accept | form |
 |---|---|---|

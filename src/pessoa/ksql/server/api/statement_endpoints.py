@@ -1,4 +1,4 @@
-"""POST /ksql, and what a server says about itself."""
+"""POST /ksql, and the endpoints about the server itself."""
 
 from __future__ import annotations
 

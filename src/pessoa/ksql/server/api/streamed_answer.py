@@ -1,4 +1,4 @@
-"""An answer that is written while it is made: chunks go out at once, and a caller who goes ends the making."""
+"""A response that is written while it is produced: chunks are sent at once, and a client that disconnects ends it."""
 
 from __future__ import annotations
 
