@@ -18,7 +18,7 @@ _BEFORE_CARET = 60
 
 
 class Position(NamedTuple):
-    """Where a token begins; both count from 1, as editors do."""
+    """The line and the column where a token begins; both count from 1, as editors do."""
 
     line: int
     column: int

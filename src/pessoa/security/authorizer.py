@@ -71,7 +71,7 @@ DEFAULT_DENY = Verdict(False, "DefaultDeny")
 
 
 class Asker(Protocol):
-    """The client that asks for an operation: a request's context."""
+    """The client that requests an operation: a request's context."""
 
     @property
     def api_key(self) -> int: ...

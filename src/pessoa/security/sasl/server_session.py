@@ -48,8 +48,8 @@ class State(Enum):
 
 
 class Answer(NamedTuple):
-    """Frames to send while SASL goes on. `refusal` says, for the log, why a login has failed where the client gets
-    the failure in a second step."""
+    """Frames to send, after which the connection stays open. `refusal` says, for the log, why a login has failed
+    where the client gets the failure in a second step."""
 
     frames: list[Buffer]
     refusal: str | None = None
