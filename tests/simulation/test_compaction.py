@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from pessoa.log.compaction.batch_rewrite import emptied, rewritten
+from pessoa.log.compaction.batch_rewrite import drop_records, keep_records
 from pessoa.log.partition_log import PartitionLog
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.records.batch import RecordBatch
@@ -46,7 +46,7 @@ def test_a_record_may_go_when_a_later_one_with_its_key_is_committed(log: Partiti
     check(memory, batches)
     check(memory, batches[1:])
     with pytest.raises(Violation, match="compacted away: t-0@1"):
-        check(memory, [batches[0], rewritten(batches[1], b"\0\1", None)])
+        check(memory, [batches[0], keep_records(batches[1], b"\0\1", None)])
 
 
 def test_a_record_that_another_has_taken_the_place_of_is_inconsistent(log: PartitionLog) -> None:
@@ -94,7 +94,7 @@ def test_a_marker_stays_as_long_as_there_is_something_of_its_transaction(log: Pa
     end_transaction(log, 1, 0, commit=True)
     append(log, [(b"a", b"2")])
     memory, batches = memory_of(log), all_batches(log)
-    check(memory, [emptied(batches[0]), batches[2]])
+    check(memory, [drop_records(batches[0]), batches[2]])
     with pytest.raises(Violation, match="the marker at 1"):
         check(memory, [batches[0], batches[2]])
 
@@ -103,7 +103,7 @@ def test_the_last_batch_of_a_producer_stays_if_need_be_without_records(log: Part
     append(log, [(b"a", b"1")], producer=(1, 0, 0))
     append(log, [(b"a", b"2")])
     memory, batches = memory_of(log), all_batches(log)
-    check(memory, [emptied(batches[0]), batches[1]])
+    check(memory, [drop_records(batches[0]), batches[1]])
     with pytest.raises(Violation, match="sequence numbers"):
         check(memory, batches[1:])
 

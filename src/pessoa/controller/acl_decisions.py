@@ -57,7 +57,7 @@ def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
         result = AclCreationResult(error_code=ErrorCode.NONE, error_message="")
         results.append(result)
         try:
-            acl = _checked(creation)
+            acl = _checked_acl(creation)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, refusal.text
             continue
@@ -68,7 +68,7 @@ def create_acls(situation: Situation, request: CreateAclsRequest) -> Decision:
     return Decision(records, CreateAclsResponse(throttle_time_ms=0, results=results))
 
 
-def _checked(creation: AclCreation) -> Acl:
+def _checked_acl(creation: AclCreation) -> Acl:
     problem = None
     if creation.resource_type not in RESOURCE_TYPES:
         problem = f"There is no type {creation.resource_type} of resources."
@@ -154,15 +154,15 @@ class _Entries:
         name, principal = wanted.resource_name_filter, wanted.principal_filter
         if name is not None and wanted.pattern_type_filter != MATCH:
             if self._by_name is None:
-                self._by_name = self._grouped(lambda acl: acl.resource_name)
+                self._by_name = self._group_by(lambda acl: acl.resource_name)
             return self._by_name.get(name, [])
         if principal is not None:
             if self._by_principal is None:
-                self._by_principal = self._grouped(lambda acl: acl.principal)
+                self._by_principal = self._group_by(lambda acl: acl.principal)
             return self._by_principal.get(principal, [])
         return self._all
 
-    def _grouped(self, key: Callable[[Acl], str]) -> dict[str, list[tuple[Uuid, Acl]]]:
+    def _group_by(self, key: Callable[[Acl], str]) -> dict[str, list[tuple[Uuid, Acl]]]:
         groups: dict[str, list[tuple[Uuid, Acl]]] = {}
         for one in self._all:
             groups.setdefault(key(one[1]), []).append(one)

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 def check_assignment(cluster: ClusterImage, replicas: Sequence[int], expected_count: int | None = None) -> None:
     """Raise a Refusal if no partition can have these replicas."""
     if not replicas:
-        raise _refused("a partition has an empty list of replicas")
+        raise _refusal("a partition has an empty list of replicas")
     unknown = sorted(set(replicas) - set(cluster.brokers))
     if unknown:
-        raise _refused(f"broker {unknown[0]} is not registered")
+        raise _refusal(f"broker {unknown[0]} is not registered")
     twice = sorted({replica for replica in replicas if list(replicas).count(replica) > 1})
     if twice:
-        raise _refused(f"broker {twice[0]} is named more than once for one partition")
+        raise _refusal(f"broker {twice[0]} is named more than once for one partition")
     if expected_count is not None and len(replicas) != expected_count:
-        raise _refused(f"a partition has {len(replicas)} replica(s), and the others have {expected_count}")
+        raise _refusal(f"a partition has {len(replicas)} replica(s), and the others have {expected_count}")
 
 
 def is_active(cluster: ClusterImage, broker_id: int) -> bool:
@@ -73,7 +73,7 @@ def new_partition(cluster: ClusterImage, topic_id: Uuid, index: int, replicas: S
     )
 
 
-def _refused(what: str) -> Refusal:
+def _refusal(what: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"The replica assignment cannot be used: {what}.")
 
 

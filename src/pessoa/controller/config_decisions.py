@@ -93,7 +93,7 @@ def _incremental_changes(situation: Situation, resource: IncrementalResource) ->
         if operation == Operation.DELETE:
             changes[config.name] = None
             continue
-        value = _given(config.name, config.value)
+        value = _required_value(config.name, config.value)
         if operation == Operation.SET:
             changes[config.name] = value
         else:
@@ -128,7 +128,7 @@ def _whole_changes(situation: Situation, resource: AlterConfigsResource) -> Chan
     """Return the changes of AlterConfigs, which replaces all settings: keys that the request does not name are
     reset."""
     changes: Changes = dict.fromkeys(situation.image.configs.of(resource.resource_type, resource.resource_name))
-    changes.update((config.name, _given(config.name, config.value)) for config in resource.configs)
+    changes.update((config.name, _required_value(config.name, config.value)) for config in resource.configs)
     return changes
 
 
@@ -162,7 +162,7 @@ def _alter(
     return records, responses
 
 
-def _given(name: str, value: str | None) -> str:
+def _required_value(name: str, value: str | None) -> str:
     if value is None:
         raise Refusal(ErrorCode.INVALID_REQUEST, f"The configuration {name!r} has no value.")
     return value

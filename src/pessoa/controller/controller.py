@@ -202,7 +202,7 @@ class Controller:
             self._write([AbortTransactionRecord(reason="The controller that began it is gone.")])
         if self.image.features.metadata_version == 0:
             self._append(self._first_records(bootstrap))
-        return self._committed(self._last_append)
+        return self._wait_until_committed(self._last_append)
 
     def deactivate(self) -> None:
         """Drop what is not committed, and fail the requests that wait for it, because this node does not lead the
@@ -400,10 +400,10 @@ class Controller:
             self._pending.popleft()
 
     async def _answer(self, response: Message, last_append: asyncio.Future[None] | None) -> Message:
-        await self._committed(last_append)
+        await self._wait_until_committed(last_append)
         return response
 
-    async def _committed(self, last_append: asyncio.Future[None] | None) -> None:
+    async def _wait_until_committed(self, last_append: asyncio.Future[None] | None) -> None:
         if last_append is not None:
             # Several requests may wait for one commit; one that is cancelled must not cancel it for the others.
             await asyncio.shield(last_append)

@@ -43,7 +43,7 @@ def elect_leaders(situation: Situation, request: ElectLeadersRequest) -> Decisio
     records: list[Message] = []
     results: list[ReplicaElectionResult] = []
     election = Election.PREFERRED if request.election_type == _PREFERRED else Election.UNCLEAN
-    for topic, indexes in _wanted(situation, request):
+    for topic, indexes in _partitions_to_elect(situation, request):
         of_topic: list[PartitionResult] = []
         for index in indexes:
             result = PartitionResult(partition_id=index, error_code=ErrorCode.NONE, error_message=None)
@@ -61,7 +61,7 @@ def elect_leaders(situation: Situation, request: ElectLeadersRequest) -> Decisio
     return Decision(records, response)
 
 
-def _wanted(situation: Situation, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
+def _partitions_to_elect(situation: Situation, request: ElectLeadersRequest) -> Iterator[tuple[str, Iterable[int]]]:
     if request.topic_partitions is None:
         for topic in situation.image.topics.by_name.values():
             yield topic.name, topic.partitions
@@ -81,7 +81,7 @@ def _elect(situation: Situation, topic: str, index: int, election: Election) -> 
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
     if election is Election.UNCLEAN and partition.has_leader:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED)
-    record = _changed(situation, known, index, partition, election)
+    record = _election_record(situation, known, index, partition, election)
     if record is None:
         if election is Election.PREFERRED:
             raise Refusal(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
@@ -171,7 +171,7 @@ def _updates(
 def toward_preferred(situation: Situation, limit: int) -> list[Message]:
     """Give leadership back to preferred leaders that are in sync, of `limit` partitions at most."""
     changes = (
-        _changed(situation, topic, index, partition, Election.PREFERRED)
+        _election_record(situation, topic, index, partition, Election.PREFERRED)
         for topic, index, partition in _partitions(situation)
         if partition.leader != partition.preferred_leader
     )
@@ -181,14 +181,14 @@ def toward_preferred(situation: Situation, limit: int) -> list[Message]:
 def out_of_trouble(situation: Situation, limit: int) -> list[Message]:
     """Elect leaders of partitions that have none and allow unclean elections, `limit` partitions at most."""
     changes = (
-        _changed(situation, topic, index, partition, Election.UNCLEAN)
+        _election_record(situation, topic, index, partition, Election.UNCLEAN)
         for topic, index, partition in _partitions(situation)
         if not partition.has_leader and allows_unclean_election(situation, topic.name)
     )
     return list(islice(filter(None, changes), limit))
 
 
-def _changed(
+def _election_record(
     situation: Situation, topic: TopicImage, index: int, partition: PartitionImage, election: Election
 ) -> Message | None:
     change = change_of(situation, topic.name, topic.id, index, partition)

@@ -45,12 +45,12 @@ def update_features(situation: Situation, request: UpdateFeaturesRequest) -> Dec
     names = [update.feature for update in request.feature_updates]
     try:
         if len(set(names)) != len(names):
-            return _failed(Refusal(ErrorCode.INVALID_REQUEST, "A feature is named more than once."))
+            return _error_decision(Refusal(ErrorCode.INVALID_REQUEST, "A feature is named more than once."))
         for update in request.feature_updates:
             records += _update(situation, update)
         _check_dependencies(situation, request.feature_updates)
     except Refusal as refusal:
-        return _failed(refusal)
+        return _error_decision(refusal)
     results = [UpdatableFeatureResult(feature=name, error_code=ErrorCode.NONE, error_message=None) for name in names]
     response = UpdateFeaturesResponse(
         throttle_time_ms=0, error_code=ErrorCode.NONE, error_message=None, results=results
@@ -62,7 +62,7 @@ def update_features(situation: Situation, request: UpdateFeaturesRequest) -> Dec
     return Decision(records, response, kraft_version=kraft_version)
 
 
-def _failed(refusal: Refusal) -> Decision:
+def _error_decision(refusal: Refusal) -> Decision:
     response = UpdateFeaturesResponse(throttle_time_ms=0, error_code=refusal.code, error_message=refusal.text)
     return Decision([], response)
 
@@ -71,22 +71,22 @@ def _update(situation: Situation, update: FeatureUpdateKey) -> list[Message]:
     name, level = update.feature, update.max_version_level
     upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     if upgrade_type not in UpgradeType._value2member_map_:
-        raise _refused(update, f"there is no kind of upgrade {upgrade_type}")
+        raise _update_refusal(update, f"there is no kind of upgrade {upgrade_type}")
     features = situation.image.features
     present = features.kraft_version if name == KRAFT_VERSION else features.level(name)
     _check_supported(situation, update)
     if level < present and upgrade_type == UpgradeType.UPGRADE:
-        raise _refused(update, f"it is at {present}, and to lower it has to be asked for as a downgrade")
+        raise _update_refusal(update, f"it is at {present}, and to lower it has to be asked for as a downgrade")
     if level > present and upgrade_type != UpgradeType.UPGRADE:
-        raise _refused(update, f"it is at {present}, so this is no downgrade")
+        raise _update_refusal(update, f"it is at {present}, so this is no downgrade")
     if name == METADATA_VERSION and LEVELS_WITH_NEW_RECORDS.intersection(range(level + 1, present + 1)):
-        raise _refused(update, "older levels have no place for all that may be in the metadata log")
+        raise _update_refusal(update, "older levels have no place for all that may be in the metadata log")
     if name == KRAFT_VERSION:
         if level < present:
-            raise _refused(update, "no node would know the voters any more")
+            raise _update_refusal(update, "no node would know the voters any more")
         problem = situation.kraft_version_problem() if level > present else None
         if problem is not None:
-            raise _refused(update, problem)
+            raise _update_refusal(update, problem)
         return []
     records: list[Message] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS and level > present:
@@ -97,20 +97,20 @@ def _update(situation: Situation, update: FeatureUpdateKey) -> list[Message]:
 def _check_supported(situation: Situation, update: FeatureUpdateKey) -> None:
     name, level = update.feature, update.max_version_level
     if level < 0:
-        raise _refused(update, "a level is not negative")
+        raise _update_refusal(update, "a level is not negative")
     own = BY_NAME.get(name)
     if own is None:
-        raise _refused(update, "this controller does not know the feature")
+        raise _update_refusal(update, "this controller does not know the feature")
     if not own.min_level <= level <= own.max_level:
-        raise _refused(update, f"this controller supports {own.min_level}-{own.max_level}")
+        raise _update_refusal(update, f"this controller supports {own.min_level}-{own.max_level}")
     for broker in situation.image.cluster.brokers.values():
         low, high = broker.supported_features.get(name, (0, 0))
         if not low <= level <= high:
-            raise _refused(update, f"broker {broker.id} supports {low}-{high}")
+            raise _update_refusal(update, f"broker {broker.id} supports {low}-{high}")
     for controller in situation.image.cluster.controllers.values():
         low, high = controller.supported_features.get(name, (0, 0))
         if not low <= level <= high:
-            raise _refused(update, f"controller {controller.id} supports {low}-{high}")
+            raise _update_refusal(update, f"controller {controller.id} supports {low}-{high}")
 
 
 def _check_dependencies(situation: Situation, updates: Sequence[FeatureUpdateKey]) -> None:
@@ -118,7 +118,7 @@ def _check_dependencies(situation: Situation, updates: Sequence[FeatureUpdateKey
     for update in updates:
         name, least = DEPENDENCIES.get((update.feature, update.max_version_level), (update.feature, 0))
         if proposed.get(name, 0) < least:
-            raise _refused(update, f"it needs {name} at {least}, which is at {proposed.get(name, 0)}")
+            raise _update_refusal(update, f"it needs {name} at {least}, which is at {proposed.get(name, 0)}")
 
 
 def _elr_safety(situation: Situation) -> list[Message]:
@@ -137,7 +137,7 @@ def _elr_safety(situation: Situation) -> list[Message]:
     return records
 
 
-def _refused(update: FeatureUpdateKey, why: str) -> Refusal:
+def _update_refusal(update: FeatureUpdateKey, why: str) -> Refusal:
     return Refusal(
         ErrorCode.INVALID_UPDATE_VERSION, f"{update.feature} cannot be set to {update.max_version_level}: {why}."
     )

@@ -37,19 +37,19 @@ class _Ring:
     def __init__(self, brokers: list[int], random_below: RandomBelow) -> None:
         self._brokers = sorted(brokers)
         self._start = random_below(len(brokers)) if brokers else 0
-        self._given = 0
+        self._taken_in_round = 0
         self._round = 0
 
     def next(self, round_number: int) -> int | None:
         if not self._brokers:
             return None
         if round_number != self._round:
-            self._round, self._given = round_number, 0
+            self._round, self._taken_in_round = round_number, 0
             self._start = (self._start + 1) % len(self._brokers)
-        if self._given == len(self._brokers):
+        if self._taken_in_round == len(self._brokers):
             return None
-        found = self._brokers[(self._start + self._given) % len(self._brokers)]
-        self._given += 1
+        found = self._brokers[(self._start + self._taken_in_round) % len(self._brokers)]
+        self._taken_in_round += 1
         return found
 
     def shuffle(self, random_below: RandomBelow) -> None:
@@ -73,10 +73,10 @@ def place(
     usable = [broker for broker in brokers if not _is_shutting_down(broker) and _takes_replicas(broker)]
     live_count = sum(not broker.fenced for broker in usable)
     if not live_count:
-        raise _refused(replication_factor, "no broker is up")
+        raise _refusal(replication_factor, "no broker is up")
     if replication_factor > len(usable):
         usable_brokers = "1 broker" if len(usable) == 1 else f"{len(usable)} brokers"
-        raise _refused(replication_factor, f"only {usable_brokers} can take new replicas")
+        raise _refusal(replication_factor, f"only {usable_brokers} can take new replicas")
     by_name: dict[str, list[BrokerImage]] = {}
     for broker in usable:
         by_name.setdefault(broker.rack or "", []).append(broker)
@@ -132,6 +132,6 @@ def _shuffle(items: list[Item], random_below: RandomBelow) -> None:
         items[last], items[chosen] = items[chosen], items[last]
 
 
-def _refused(replication_factor: int, why: str) -> Refusal:
+def _refusal(replication_factor: int, why: str) -> Refusal:
     times = "once" if replication_factor == 1 else f"{replication_factor} times"
     return Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, f"The partitions cannot be replicated {times}: {why}.")

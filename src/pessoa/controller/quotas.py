@@ -101,32 +101,32 @@ def _alter(situation: Situation, entry: AlterEntry) -> list[Message]:
 
 def _check_entity(parts: Mapping[str, str | None]) -> None:
     if not parts:
-        raise _refused("The entity of a quota is empty.")
+        raise _refusal("The entity of a quota is empty.")
     for kind, name in parts.items():
         if kind not in (USER, CLIENT_ID, IP):
-            raise _refused(f"{kind!r} is not a kind of entity; there are {USER}, {CLIENT_ID} and {IP}.")
+            raise _refusal(f"{kind!r} is not a kind of entity; there are {USER}, {CLIENT_ID} and {IP}.")
         if name == "":
-            raise _refused(f"The name of the {kind} is empty.")
+            raise _refusal(f"The name of the {kind} is empty.")
     if IP in parts:
         if len(parts) > 1:
-            raise _refused(f"A quota of an {IP} cannot be combined with others.")
+            raise _refusal(f"A quota of an {IP} cannot be combined with others.")
         address = parts[IP]
         if address is not None and not _HOST.fullmatch(address):
-            raise _refused(f"{address!r} is not an IP address.")
+            raise _refusal(f"{address!r} is not an IP address.")
 
 
 def _check_operation(operation: OpData, keys: Mapping[str, bool]) -> None:
     if operation.key not in keys:
-        raise _refused(f"{operation.key!r} cannot be limited for this entity; it is one of {', '.join(keys)}.")
+        raise _refusal(f"{operation.key!r} cannot be limited for this entity; it is one of {', '.join(keys)}.")
     if operation.remove:
         return
     if not isfinite(operation.value) or operation.value <= 0:
-        raise _refused(f"{operation.key} is {operation.value}; it must be greater than 0.")
+        raise _refusal(f"{operation.key} is {operation.value}; it must be greater than 0.")
     if keys[operation.key] and not operation.value.is_integer():
-        raise _refused(f"{operation.key} is {operation.value}; it must be a whole number.")
+        raise _refusal(f"{operation.key} is {operation.value}; it must be a whole number.")
 
 
-def _refused(message: str) -> Refusal:
+def _refusal(message: str) -> Refusal:
     return Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
@@ -164,18 +164,18 @@ def _filters(components: list[ComponentData]) -> dict[str, ComponentData]:
     for component in components:
         kind = component.entity_type
         if not kind:
-            raise _refused("The kind of an entity is empty.")
+            raise _refusal("The kind of an entity is empty.")
         if kind in filters:
-            raise _refused(f"{kind} is named more than once.")
+            raise _refusal(f"{kind} is named more than once.")
         if kind not in (USER, CLIENT_ID, IP):
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION, f"{kind!r} is not a kind of entity.")
         if component.match_type not in MatchType._value2member_map_:
-            raise _refused(f"There is no way {component.match_type} to match an entity.")
+            raise _refusal(f"There is no way {component.match_type} to match an entity.")
         if (component.match_type == MatchType.EXACT) != (component.match is not None):
-            raise _refused(f"A name goes with an exact match, and only with that ({kind}).")
+            raise _refusal(f"A name goes with an exact match, and only with that ({kind}).")
         filters[kind] = component
     if IP in filters and len(filters) > 1:
-        raise _refused(f"{IP} cannot be combined with other kinds of entities.")
+        raise _refusal(f"{IP} cannot be combined with other kinds of entities.")
     return filters
 
 

@@ -69,7 +69,7 @@ def alter_partition(situation: Situation, request: AlterPartitionRequest) -> Dec
                 if record is not None:
                     records.append(record)
             except Refusal as refusal:
-                result = _refused(data.partition_index, refusal.code)
+                result = _partition_error(data.partition_index, refusal.code)
             partitions.append(result)
         topics.append(AlterPartitionResponseTopicData(topic_id=topic_data.topic_id, partitions=partitions))
     return Decision(records, AlterPartitionResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, topics=topics))
@@ -97,7 +97,7 @@ def _alter(
     after = partition if record is None else changed_partition(partition, record)
     if record is not None and record.leader not in (NO_LEADER_CHANGE, broker_id):
         # The change completed a move to other brokers, and one of them leads: the response has to say that.
-        return record, _refused(data.partition_index, ErrorCode.NEW_LEADER_ELECTED)
+        return record, _partition_error(data.partition_index, ErrorCode.NEW_LEADER_ELECTED)
     result = AlterPartitionResponsePartitionData(
         partition_index=data.partition_index,
         error_code=ErrorCode.NONE,
@@ -140,7 +140,7 @@ def _check(
             raise Refusal(ErrorCode.INELIGIBLE_REPLICA)
 
 
-def _refused(index: int, code: ErrorCode) -> AlterPartitionResponsePartitionData:
+def _partition_error(index: int, code: ErrorCode) -> AlterPartitionResponsePartitionData:
     return AlterPartitionResponsePartitionData(
         partition_index=index, error_code=code, leader_id=0, leader_epoch=0, isr=[], partition_epoch=0
     )

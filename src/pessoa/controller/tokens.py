@@ -51,7 +51,7 @@ def create_delegation_token(situation: Situation, request: CreateDelegationToken
     owner = (
         f"{request.owner_principal_type}:{request.owner_principal_name}" if request.owner_principal_name else requester
     )
-    response = _created(owner, requester, situation.caller.version)
+    response = _empty_creation_response(owner, requester, situation.caller.version)
     settings = _settings(situation)
     if settings is None:
         response.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -82,7 +82,7 @@ def create_delegation_token(situation: Situation, request: CreateDelegationToken
     return Decision([record], response)
 
 
-def _created(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
+def _empty_creation_response(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
     kind, _, name = owner.partition(":")
     response = CreateDelegationTokenResponse(
         error_code=ErrorCode.NONE,

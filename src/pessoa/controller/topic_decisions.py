@@ -249,7 +249,7 @@ def _placed_partitions(
 def delete_topics(situation: Situation, request: DeleteTopicsRequest) -> Decision:
     wanted = request.topics or [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in request.topic_names]
     repeated = Counter((state.name, state.topic_id) for state in wanted)
-    asked = Counter(_named(situation, state) for state in wanted)
+    asked = Counter(_name_or_id(situation, state) for state in wanted)
     may_delete_all = situation.may_in_cluster(DELETE)
     records: list[Message] = []
     results: dict[tuple[str | None, Uuid], DeletableTopicResult] = {}
@@ -263,7 +263,7 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest) -> Decisio
             check_named_once(repeated[state.name, state.topic_id], f"The topic {name or state.topic_id!r}")
             topic_id = _find(situation, state, may_delete_all)
             # Its name and its id may both be there. This is said to none but those who may delete it.
-            check_named_once(asked[_named(situation, state)], f"The topic {name!r}")
+            check_named_once(asked[_name_or_id(situation, state)], f"The topic {name!r}")
             result.topic_id = topic_id
             _spend(situation, len(situation.image.topics.by_id[topic_id].partitions), _DELETION_STRICT_SINCE)
             records.append(RemoveTopicRecord(topic_id=topic_id))
@@ -272,7 +272,7 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest) -> Decisio
     return Decision(records, DeleteTopicsResponse(throttle_time_ms=0, responses=list(results.values())))
 
 
-def _named(situation: Situation, state: DeleteTopicState) -> str | Uuid:
+def _name_or_id(situation: Situation, state: DeleteTopicState) -> str | Uuid:
     """The topic that is meant, by its name if it has one."""
     if state.name is not None:
         return state.name

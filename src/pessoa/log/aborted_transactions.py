@@ -40,7 +40,8 @@ class CorruptTransactionIndex(Exception):
 
 
 class AbortedTransaction(NamedTuple):
-    """Invariant: first_offset <= last_offset."""
+    """An aborted transaction of one producer in this partition: its first offset, and that of its marker
+    (`last_offset`). Invariant: first_offset <= last_offset."""
 
     producer_id: int
     first_offset: int
@@ -49,14 +50,15 @@ class AbortedTransaction(NamedTuple):
 
 
 class AbortedSearch(NamedTuple):
-    """`is_complete`: no later segment can hold a transaction that overlaps the range."""
+    """The aborted transactions that were found in one segment. `is_complete`: no later segment can hold one that
+    overlaps the range."""
 
     found: list[AbortedTransaction]
     is_complete: bool
 
 
 def encode_aborted_transaction(transaction: AbortedTransaction, previous: AbortedTransaction | None = None) -> bytes:
-    """One entry, to go behind the one of `previous`."""
+    """Return the index entry of `transaction`, which follows the entry of `previous`."""
     assert transaction.first_offset <= transaction.last_offset, transaction
     assert previous is None or previous.last_offset < transaction.last_offset, (previous, transaction)
     return _ENTRY.pack(VERSION, *transaction)

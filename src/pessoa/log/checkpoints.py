@@ -77,7 +77,8 @@ def render_lines(entries: Iterable[str]) -> str:
 
 
 def parse_lines(text: str, file_name: str, fields: tuple[str, ...]) -> list[tuple[int, list[str]]]:
-    """The entries, each as its line's number and its words, of which there are as many as `fields`."""
+    """Return the entries of a checkpoint, each as its line number and its fields, of which there are as many as
+    `fields`."""
     lines = text.splitlines()
     if not lines:
         return []
@@ -99,7 +100,7 @@ def parse_lines(text: str, file_name: str, fields: tuple[str, ...]) -> list[tupl
 
 
 def parse_number(text: str, largest: int, file_name: str, line_number: int) -> int:
-    """A number from 0 to `largest` in decimal digits."""
+    """Return the number that `text` has in decimal digits, from 0 to `largest`. Raises `CorruptCheckpoint`."""
     if not _NUMBER.fullmatch(text):
         raise _corrupt(file_name, line_number, f"{text!r} is not a number")
     number = int(text)

@@ -35,7 +35,7 @@ _RETRY_S = 0.01
 
 
 class PooledFile(Protocol):
-    """What the pool knows of a file."""
+    """A file whose descriptor the pool may close to open another one."""
 
     # Used since the hand last passed.
     recent: bool
@@ -43,7 +43,7 @@ class PooledFile(Protocol):
     ring_index: int
 
     def release(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor; the file is opened again when it is next used."""
 
 
 class DescriptorPool:
@@ -75,12 +75,12 @@ class DescriptorPool:
                 self._evict()
 
     def open_beside(self, path: str, flags: int) -> int:
-        """A descriptor that is none of the pool's, and soon given back. From any thread."""
+        """Open a file with a descriptor that is not counted in the pool, and is soon closed. From any thread."""
         return self.beside(lambda: os.open(path, flags, 0o666))
 
     def beside(self, work: Callable[[], T]) -> T:
-        """Do what needs descriptors that are none of the pool's; from its beginning, if there was none. From any
-        thread."""
+        """Return the result of `work`, which opens descriptors that are not counted in the pool. If the process has
+        none left, a pooled file is evicted and `work` is called again. From any thread."""
         deadline_s: float | None = None
         while True:
             try:
@@ -127,6 +127,6 @@ class DescriptorPool:
 
 
 def default_max_open_files() -> int:
-    """Half of what the process may open: the rest is for connections. Beyond 4096 a working set gains nothing."""
+    """Return half of the number of files that the process may open, at most 4096: the rest is for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 4096 if soft == resource.RLIM_INFINITY else max(16, min(4096, soft // 2))

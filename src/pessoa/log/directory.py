@@ -91,8 +91,7 @@ class RenderedCheckpoints(NamedTuple):
 
 
 class _FoundCheckpoints(NamedTuple):
-    """What the checkpoints of a directory say when it is opened; no recovery points if their file is missing or makes
-    no sense."""
+    """The checkpoints of a directory when it is opened; no recovery points if their file is missing or damaged."""
 
     recovery_points: Mapping[TopicPartition, int] | None
     high_watermarks: Mapping[TopicPartition, int]
@@ -107,7 +106,8 @@ class _FoundCheckpoints(NamedTuple):
 
 
 class LogDirectory:
-    """`partitions` is what is on it. Opening loads every partition; `close` in order makes the next opening quick."""
+    """One log directory; `partitions` are the logs on it. Opening loads every partition; after a clean `close` the next
+    opening is quick."""
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.path = path
@@ -135,7 +135,7 @@ class LogDirectory:
         self._checkpoint_lock = Lock()
         self._rendered_count = 0
         # What the cleaner's checkpoint says, or will say after a write that was rendered: it hardly ever changes.
-        self._cleaned: Mapping[TopicPartition, int] = {}
+        self._cleaner_checkpoint: Mapping[TopicPartition, int] = {}
         # For each file the number of what it says.
         self._written: dict[str, int] = {}
         # One of each for all logs: there may be thousands.
@@ -150,8 +150,7 @@ class LogDirectory:
     # Opening and closing.
 
     def claim(self) -> None:
-        """Lock the directory against other processes until `release`. Needed before anything is written before
-        `open`."""
+        """Lock the directory against other processes until `release`. Must come before anything is written to it."""
         if self._unlock is None:
             self._disk.make_directory(self.path)
             self._unlock = self._disk.lock(self.path)
@@ -161,10 +160,10 @@ class LogDirectory:
         self.claim()
         names = self._disk.list(self.path)
         if META_PROPERTIES_FILE in names:
-            self.meta = parse_meta_properties(self._read(META_PROPERTIES_FILE), self._in(META_PROPERTIES_FILE))
+            self.meta = parse_meta_properties(self._read_text(META_PROPERTIES_FILE), self._in(META_PROPERTIES_FILE))
         self.was_clean = CLEAN_SHUTDOWN_FILE in names
         if self.was_clean:
-            self.previous_broker_epoch = _broker_epoch(self._read(CLEAN_SHUTDOWN_FILE))
+            self.previous_broker_epoch = _broker_epoch(self._read_text(CLEAN_SHUTDOWN_FILE))
             # From the first append on it would be wrong.
             self._disk.remove(self._in(CLEAN_SHUTDOWN_FILE))
         # A process that died may have renamed a checkpoint without syncing that; what is read now has to last.
@@ -174,7 +173,7 @@ class LogDirectory:
             self._offsets(REPLICATION_OFFSET_FILE, names) or {},
             self._offsets(LOG_START_OFFSET_FILE, names) or {},
         )
-        self._cleaned = self._offsets(CLEANER_OFFSET_FILE, names) or {}
+        self._cleaner_checkpoint = self._offsets(CLEANER_OFFSET_FILE, names) or {}
         # Recovery of a log has ended below its recovery point. A later recovery that used the old one would take
         # what a loss of power takes from the batches that follow now for a gap that compaction has left.
         is_any_lowered = False
@@ -188,13 +187,15 @@ class LogDirectory:
                 continue
             config = config_of(partition[0])
             if future is None and not found.log_starts.get(partition, 0) and not self._disk.list(self._in(name)):
-                self._keep(partition, empty_log(self._disk, self._in(name), config, now_ms, self._on_materialise))
+                self._register_log(
+                    partition, empty_log(self._disk, self._in(name), config, now_ms, self._on_materialise)
+                )
             else:
                 loaded = self._load(name, partition, future, config, found, now_ms)
                 is_any_lowered |= loaded.recovery_point < found.recovery_point(partition)
         is_any_gone = not found.partitions() <= {*self.partitions, *(one.key for one in self.futures)}
         must_write = found.recovery_points is None or is_any_gone or is_any_lowered
-        if must_write or self._cleaned != self.checkpoints()[CLEANER_OFFSET_FILE]:
+        if must_write or self._cleaner_checkpoint != self.checkpoints()[CLEANER_OFFSET_FILE]:
             self.write_checkpoints()
         self.is_open = True
 
@@ -218,7 +219,7 @@ class LogDirectory:
             was_clean=self.was_clean,
             recovery_point=None if found.recovery_points is None else recovery_point,
             log_start_offset=found.log_starts.get(partition, 0),
-            cleaned_to=self._cleaned.get(partition, 0),
+            cleaned_to=self._cleaner_checkpoint.get(partition, 0),
             high_watermark=found.high_watermarks.get(partition, 0),
         )
         if loaded.has_lost_end and future is None:
@@ -231,12 +232,12 @@ class LogDirectory:
         if future is not None:
             self._register_future_log(FutureLog(*future, self._topic_id_in(path), name, loaded, self))
             return loaded
-        if partition in self._cleaned:
+        if partition in self._cleaner_checkpoint:
             # What recovery has truncated was clean, and what follows is not.
-            loaded.cleaned_to = min(self._cleaned[partition], loaded.log_end_offset)
+            loaded.cleaned_to = min(self._cleaner_checkpoint[partition], loaded.log_end_offset)
         if is_new:
             self.unsynced_creations.append(loaded)
-        self._keep(partition, loaded)
+        self._register_log(partition, loaded)
         return loaded
 
     def format(self, meta: MetaProperties, now_ms: int) -> None:
@@ -262,7 +263,8 @@ class LogDirectory:
             raise DirectoryOffline(self.path) from error
 
     def release(self) -> None:
-        """Let others in again. Nothing is written: after `close`, or where there was nothing to close."""
+        """Unlock the directory for other processes. Nothing is written: call it after `close`, or if it was never
+        opened."""
         if self._unlock is not None:
             self._unlock()
             self._unlock = None
@@ -281,7 +283,7 @@ class LogDirectory:
             created = self._create_with_files(path, topic_id, config, now_ms, is_empty=False)
             self.unsynced_creations.append(created)
         self.topic_ids[key] = topic_id
-        self._keep(key, created)
+        self._register_log(key, created)
         return created
 
     def _make_directory(self, path: str) -> bool:
@@ -390,7 +392,7 @@ class LogDirectory:
         self.retire(topic, partition, name)
 
     def retire(self, topic: str, partition: int, name: str) -> None:
-        """Rename the directory of a partition, which is no longer one of this directory."""
+        """Rename the directory of a partition, which does not belong to this log directory any more."""
         self._check_online()
         self._put_away(self._take_out(topic, partition), name)
 
@@ -415,7 +417,7 @@ class LogDirectory:
             self._disk.remove_tree(self._in(self.unwanted[0]), missing_ok=True)
             self.unwanted.pop(0)
 
-    def _keep(self, key: TopicPartition, loaded: PartitionLog) -> None:
+    def _register_log(self, key: TopicPartition, loaded: PartitionLog) -> None:
         self.partitions[key] = loaded
         loaded.on_log_start_moved = self._write_log_starts
         loaded.on_recovery_point_lowered = self._write_recovery_points
@@ -472,7 +474,7 @@ class LogDirectory:
             self.futures.remove(future)
             future.log.relocate(path)
             self._disk.sync_directory(self.path)
-            self._keep(key, future.log)
+            self._register_log(key, future.log)
             self.write_checkpoints()
         except DiskError as error:
             self.fail(error)
@@ -484,19 +486,19 @@ class LogDirectory:
         self.write_rendered(self.render_checkpoints())
 
     def render_checkpoints(self, *names: str) -> RenderedCheckpoints:
-        """The present texts of the named checkpoint files, or of all of them."""
+        """Return the present texts of the named checkpoint files, or of all of them."""
         self._rendered_count += 1
         wanted = {name: offsets for name, offsets in self.checkpoints().items() if name in names or not names}
         if CLEANER_OFFSET_FILE in wanted:
-            if wanted[CLEANER_OFFSET_FILE] == self._cleaned:
+            if wanted[CLEANER_OFFSET_FILE] == self._cleaner_checkpoint:
                 del wanted[CLEANER_OFFSET_FILE]
             else:
-                self._cleaned = wanted[CLEANER_OFFSET_FILE]
+                self._cleaner_checkpoint = wanted[CLEANER_OFFSET_FILE]
         texts = {name: render_offsets(offsets) for name, offsets in wanted.items()}
         return RenderedCheckpoints(self._rendered_count, texts)
 
     def write_rendered(self, rendered: RenderedCheckpoints) -> None:
-        """Write rendered checkpoints, unless newer ones are written; from any thread."""
+        """Write rendered checkpoints, unless newer ones were written already; from any thread."""
         with self._checkpoint_lock:
             for name, text in rendered.texts.items():
                 if self._written.get(name, 0) < rendered.number:
@@ -504,7 +506,7 @@ class LogDirectory:
                     self._written[name] = rendered.number
 
     def checkpoints(self) -> dict[str, Mapping[TopicPartition, int]]:
-        """The present offsets of each checkpoint file."""
+        """Return the present offsets of each checkpoint file."""
         # A copy stands here under the name of its original, as in Kafka: one of them is in this directory, never both.
         logs = {**{one.key: one.log for one in self.futures}, **self.partitions}
         return {
@@ -522,7 +524,7 @@ class LogDirectory:
         }
 
     def _write_checkpoint(self, *names: str) -> None:
-        """Write some checkpoints at once: for DeleteRecords and truncations, which are rare."""
+        """Write some checkpoints now: for DeleteRecords and truncations, which are rare."""
         if self.offline is None:
             self.write_rendered(self.render_checkpoints(*names))
 
@@ -531,7 +533,7 @@ class LogDirectory:
         if name not in names:
             return None
         try:
-            text = self._read(name)
+            text = self._read_text(name)
             if text:
                 return parse_offsets(text, self._in(name))
         except CorruptCheckpoint as problem:
@@ -542,8 +544,8 @@ class LogDirectory:
     # Failing.
 
     def fail(self, error: DiskError) -> None:
-        """Take the directory of the error's path offline, which may be a neighbour; the first error stays the
-        reason."""
+        """Take the log directory offline that holds the path of the error; it may be another than this. The first error
+        stays the reason."""
         home_of(self.neighbours, error.path, self)._go_offline(error)
 
     def _go_offline(self, error: DiskError) -> None:
@@ -559,12 +561,12 @@ class LogDirectory:
     def _in(self, name: str) -> str:
         return f"{self.path}/{name}"
 
-    def _read(self, name: str) -> str:
+    def _read_text(self, name: str) -> str:
         return self._disk.read_file(self._in(name)).decode("utf-8", "replace")
 
 
 def home_of(directories: Sequence[LogDirectory], path: str, default: LogDirectory | None = None) -> LogDirectory:
-    """The directory that holds a path. One may be within another: the innermost."""
+    """Return the log directory that holds a path, the innermost where one is within another; `default` if none does."""
     holding = [one for one in directories if path == one.path or path.startswith(f"{one.path}/")]
     if not holding and default is not None:
         return default

@@ -59,7 +59,7 @@ class Flush(NamedTuple):
     steps: Sequence[Callable[[], None]]
 
     def run(self) -> None:
-        """For a worker thread."""
+        """Run the syncs; for a worker thread."""
         for step in self.steps:
             step()
 
@@ -133,16 +133,13 @@ class DurableLog(ReadableLog):
 
     @property
     def has_unsynced_truncation(self) -> bool:
-        """Whether a loss of power could bring back what was truncated. A flush ends that."""
+        """Whether a loss of power could bring truncated records back. A flush ends that."""
         return self._unsynced_truncation is not None
 
     @property
     def durable_high_watermark(self) -> int:
-        """The high watermark as a checkpoint may have it: not beyond a truncation that is not synced.
-
-        Otherwise what was truncated could come back below the high watermark that was reached since, as if it had been
-        committed.
-        """
+        """The high watermark for the checkpoint: at most the offset of a truncation that is not synced. Otherwise a
+        loss of power could bring truncated records back below the high watermark, as if they had been committed."""
         limit = self._unsynced_truncation
         return self.high_watermark if limit is None else min(self.high_watermark, limit)
 
@@ -157,7 +154,7 @@ class DurableLog(ReadableLog):
         return self.log_end_offset - self.recovery_point
 
     def begin_flush(self) -> Flush | None:
-        """The syncs that make everything done so far durable; None if it is."""
+        """Return the syncs that make everything appended so far durable; None if it is durable already."""
         has_changed = self._changes != self._synced_changes
         if self.is_released or (self.recovery_point >= self.log_end_offset and not has_changed):
             return None

@@ -95,16 +95,14 @@ class File(Protocol):
         """Cut the file to `size` bytes, which is at most what it has."""
 
     def trim(self) -> None:
-        """Free the space that is reserved behind the end of this file, which will not grow any more."""
+        """Free the space that is reserved after the end of this file, which does not grow any more."""
 
     def sync(self) -> None:
         """Make what was written durable. Waits for the disk."""
 
     def sync_later(self) -> Callable[[], None]:
-        """A function that makes durable what was written before this call. For one call, from any thread.
-
-        It does not need the file to stay open, and holds one descriptor until it is called or dropped.
-        """
+        """Return a function that makes durable what was written before this call. It may be called once, from any
+        thread. It does not need the file to stay open, and holds one descriptor until it is called or dropped."""
 
     def fileno(self) -> int:
         """The descriptor, for `sendfile`. Good until the next use of any pooled file, which may close it."""
@@ -131,8 +129,8 @@ class Disk(Protocol):
         """The names in a directory, sorted."""
 
     def make_directory(self, path: str, *, durable: bool = True) -> bool:
-        """Make a directory and those above it, unless it is there; whether it was made. Not `durable`: its name needs
-        a sync."""
+        """Make a directory and its parents, unless it exists; return whether it was made. If not `durable`, its name
+        needs a sync."""
 
     def remove(self, path: str, *, missing_ok: bool = False) -> None:
         """Remove a file."""
@@ -156,13 +154,11 @@ class Disk(Protocol):
         """
 
     def free_bytes(self, path: str) -> int:
-        """How much more the disk that holds the path can take."""
+        """The free space of the disk that holds the path."""
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Keep every other process out of a directory until the returned function is called, or this one ends.
-
-        `DiskError` with `is_locked` if another has it.
-        """
+        """Lock a directory against other processes, until the returned function is called or this process ends. Raises
+        `DiskError` with `is_locked` if another process holds the lock."""
 
 
 def parent_directory(path: str) -> str:
@@ -171,7 +167,8 @@ def parent_directory(path: str) -> str:
 
 
 def replace_file(disk: Disk, path: str, data: Bytes, *, durable: bool = True) -> None:
-    """`write_file` of every disk. The order makes it safe: the content is durable before it gets the name."""
+    """Write a whole file: `write_file` of every disk. The content is durable before the file gets its name, so a crash
+    leaves the old content or the new."""
     temporary = path + TEMPORARY_SUFFIX
     try:
         file = disk.open(temporary, create=True, pooled=False)

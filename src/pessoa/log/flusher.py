@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 class Flusher:
     def __init__(self, executor: Executor | None = None) -> None:
-        """`executor` None is the event loop's own pool of threads."""
+        """If `executor` is None, the event loop's own pool of threads is used."""
         self._executor = executor
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
         self.flush_count = 0
@@ -37,8 +37,8 @@ class Flusher:
         return log in self._running
 
     async def wait_until_durable(self, log: PartitionLog, offset: int) -> bool:
-        """True when everything below `offset` is on the disk; False if the log was truncated below it or deleted.
-        DiskError passes."""
+        """Return True when everything below `offset` is on the disk, False if the log was truncated below it or
+        deleted. Raises DiskError."""
         while True:
             # It may move to another directory while we wait; then the disk that it left does not count.
             while log.successor is not None:
@@ -50,7 +50,7 @@ class Flusher:
             await self.flush(log)
 
     async def flush(self, log: PartitionLog) -> None:
-        """Return when a flush has ended, which may have begun before. DiskError passes."""
+        """Return when a flush of the log has ended, which may have begun before this call. Raises DiskError."""
         running = self._running.get(log)
         if running is None:
             running = self._running[log] = asyncio.get_running_loop().create_task(self._flush(log))

@@ -42,19 +42,22 @@ _FUTURE_NAME = re.compile(r"(.+)-([0-9]+)\.([^.]+)-future")
 
 
 def marked_name(topic: str, partition: int, mark: str, suffix: str) -> str:
-    """A long topic loses its end, and never the partition: Kafka reads these names too."""
+    """Return the directory name of a copy or of a removed partition. A long topic name is shortened, never the
+    partition: Kafka reads these names too."""
     tail = f"-{partition}.{mark}{suffix}"
     return topic[: _MAX_NAME - len(tail)] + tail
 
 
 def future_of(name: str) -> TopicPartition | None:
-    """The topic, as far as it has found room, and the partition that a copy is named by."""
+    """Return the topic, which may be shortened, and the partition in the directory name of a copy; None for other
+    names."""
     found = _FUTURE_NAME.fullmatch(name)
     return (found[1], int(found[2])) if found is not None else None
 
 
 class FutureLog:
-    """`topic` is what the name of its directory says; `topic_id` is None if the file that tells it is damaged."""
+    """The copy of a partition that moves to another log directory. `topic` is what the name of its directory says;
+    `topic_id` is None if its `partition.metadata` is damaged."""
 
     __slots__ = ("directory", "log", "name", "partition", "topic", "topic_id")
 
@@ -78,7 +81,7 @@ class FutureLog:
 
     @property
     def retired_name(self) -> str:
-        """What the original is called once this has taken its place."""
+        """The name that the directory of the original gets when this copy has replaced it."""
         return self.name.removesuffix(FUTURE_SUFFIX) + DELETED_DIRECTORY_SUFFIX
 
     def is_of(self, topic: str, topic_id: Uuid, partition: int) -> bool:
@@ -87,7 +90,8 @@ class FutureLog:
         return self.topic_id == topic_id if self.topic_id is not None else self.topic == topic
 
     def copy_from(self, original: PartitionLog, max_bytes: int, now_ms: int) -> int:
-        """Copy some more; the number of bytes, 0 if nothing is left. DiskError and InvalidBatch pass."""
+        """Append more of the original; return the number of bytes, 0 if nothing is left. Raises DiskError and
+        InvalidBatch."""
         log = self.log
         if log.log_end_offset < original.log_start_offset:
             # Retention was faster.
@@ -109,7 +113,8 @@ class FutureLog:
         return len(data)
 
     def resume(self, original: PartitionLog, now_ms: int) -> None:
-        """Keep what both have; after a start, or for a copy that was just made."""
+        """Truncate the copy to what both logs have, or begin it again; after a start, or for a copy that was just
+        created."""
         if self.log.log_end_offset > original.log_end_offset:
             self.truncate_to(original.log_end_offset, now_ms)
         if not self._ends_like(original):
@@ -120,7 +125,8 @@ class FutureLog:
         self.log.truncate_to(offset, now_ms, drops_damaged=True)
 
     def _begin(self, original: PartitionLog, now_ms: int) -> None:
-        """Empty, at the start of the original, or at that of the batch in whose middle that is."""
+        """Empty the copy and let it start where the original starts, or at the base offset of the batch that holds that
+        offset."""
         start = original.log_start_offset
         found = original.read(start, 1, ReadUpTo.LOG_END).data
         if found is not None:

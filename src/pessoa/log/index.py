@@ -39,7 +39,7 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 
 
 class Index:
-    """A file of fixed-size entries of two columns, both rising. What the columns mean, the two kinds below say."""
+    """A file of fixed-size entries with two columns, both rising. The subclasses say what the columns are."""
 
     __slots__ = ("_block", "_block_start", "_entry", "_file_entries", "_file_last", "_tail", "base_offset", "file")
 
@@ -89,7 +89,7 @@ class Index:
         return first, second
 
     def entries(self) -> list[tuple[int, int]]:
-        """All of them, for checks and tools."""
+        """Return all entries, for checks and tools."""
         self.write()
         data = self.file.read(0, self.entry_count * self._entry.size)
         return [(first, second) for first, second in self._entry.iter_unpack(data)]
@@ -120,7 +120,7 @@ class Index:
         return self._block_start + self._floor_in(self._block, value, column)
 
     def _is_within_block(self, value: int, column: int) -> bool:
-        """Whether the block at hand has an entry at or before the value, and one at or behind it."""
+        """Whether the loaded block has an entry at or before the value, and one at or after it."""
         block, entry = self._block, self._entry
         if not block or entry.unpack_from(block)[column] > value:
             return False
@@ -207,7 +207,7 @@ class TimeIndex(Index):
         super().__init__(file, base_offset, TIME_ENTRY)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add the entry if it says something that the last one does not."""
+        """Add the entry if its timestamp is larger than that of the last one."""
         last = self.last
         if timestamp > (last[0] if last is not None else NO_TIMESTAMP):
             self._tail += TIME_ENTRY.pack(timestamp, offset - self.base_offset)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def empty_log(
     disk: Disk, directory: str, config: LogConfig, now_ms: int, on_materialise: Callable[[PartitionLog], None]
 ) -> PartitionLog:
-    """The log of a directory without files. `on_materialise` writes what comes before the first segment."""
+    """Return the log of a directory without files. `on_materialise` writes what must be there before the first
+    segment."""
     created = PartitionLog(
         disk,
         directory,
@@ -78,10 +79,10 @@ class _NoFile:
         return b""
 
     def trim(self) -> None:
-        """Do nothing: no space was reserved for it."""
+        """Do nothing: no space is reserved."""
 
     def close(self) -> None:
-        """Do nothing: it has no open files."""
+        """Do nothing: there is no open file."""
 
 
 class _NoDisk:

@@ -42,7 +42,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The answer to "where does this epoch end?": the epoch that was found, and the offset after its last."""
+    """The largest epoch of the log up to a requested one, and the end offset of that epoch."""
 
     epoch: int
     end_offset: int
@@ -52,7 +52,8 @@ UNDEFINED = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
 class LeaderEpochCache:
-    """The epochs of one log. `latest_epoch` is kept at hand: an append compares it with the batch's and is done."""
+    """The leader epochs of one log. `latest_epoch` is an attribute, because every append compares it with the
+    batch's."""
 
     __slots__ = ("_epochs", "_start_offsets", "latest_epoch")
 
@@ -78,7 +79,8 @@ class LeaderEpochCache:
         return render_lines(f"{epoch} {start_offset}" for epoch, start_offset in self.entries())
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`, unless it is the latest and known to begin there or earlier."""
+        """Add `epoch` with its start offset, unless it is the latest already and starts there or earlier; return
+        whether it was added."""
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"no leader has epoch {epoch} from offset {start_offset}")
         epochs, start_offsets = self._epochs, self._start_offsets
@@ -105,7 +107,7 @@ class LeaderEpochCache:
         return self._epochs[index - 1] if index > 0 else None
 
     def start_offset_above(self, epoch: int) -> int | None:
-        """Where the epochs begin that are larger than this one, if there are any."""
+        """Return the start offset of the first epoch above this one; None if there is none."""
         index = bisect_right(self._epochs, epoch)
         return self._start_offsets[index] if index < len(self._epochs) else None
 
@@ -115,7 +117,7 @@ class LeaderEpochCache:
         return self._epochs[index - 1] if index else None
 
     def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """The largest epoch up to the requested one, and where it ends."""
+        """Return the largest epoch up to the requested one, and its end offset."""
         epochs = self._epochs
         if requested_epoch == UNDEFINED_EPOCH:
             return UNDEFINED
@@ -132,7 +134,8 @@ class LeaderEpochCache:
         return EpochEndOffset(epochs[index - 1], self._start_offsets[index])
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """The log now ends at `end_offset`: epochs that begin there or later have nothing left."""
+        """Remove the epochs that start at `end_offset` or later: the log now ends there. Return whether there were
+        any."""
         keep = bisect_left(self._start_offsets, end_offset)
         if end_offset < 0 or keep == len(self._epochs):
             return False
@@ -142,7 +145,8 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """The log now starts at `start_offset`, and so does the epoch that this offset belongs to."""
+        """Remove the epochs that end before `start_offset`, where the log now starts, and let the epoch of that offset
+        start there. Return whether anything changed."""
         passed = bisect_right(self._start_offsets, start_offset)
         if passed == 0 or (passed == 1 and self._start_offsets[0] == start_offset):
             return False
@@ -152,7 +156,8 @@ class LeaderEpochCache:
         return True
 
     def truncate_above(self, epoch: int) -> int | None:
-        """Forget the epochs that are larger than this one; where they began, if there were any."""
+        """Remove the epochs above this one; return the start offset of the first that was removed, None if there was
+        none."""
         start_offset = self.start_offset_above(epoch)
         if start_offset is not None:
             self.truncate_from_end(start_offset)

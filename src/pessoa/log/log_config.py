@@ -59,7 +59,7 @@ class LogConfig(NamedTuple):
 
     @property
     def codec(self) -> Codec | None:
-        """What every batch is compressed with; None where the producer decides."""
+        """The codec of `compression.type`; None where the producer decides."""
         if self.compression_type == "producer":
             return None
         return Codec.NONE if self.compression_type == "uncompressed" else Codec[self.compression_type.upper()]

@@ -130,7 +130,7 @@ class _Loader:
         self.segments = self._open_segments(names, log_start_offset)
         if was_clean:
             recovery_point = NEVER
-            end = self._look_at_the_end()
+            end = self._find_log_end_offset()
         first = len(self.segments) if was_clean else self._segment_before(recovery_point)
         if self.damaged_from is not None:
             first = min(first, self._segment_before(self.damaged_from + 1))
@@ -232,7 +232,8 @@ class _Loader:
         return [name for name in names if name.endswith(kinds) and start < _offset_of(name) < end]
 
     def _end_of(self, name: str) -> int:
-        """The offset behind the last batch of a file. Not by a `Segment`, which would make the indexes it misses."""
+        """Return the offset after the last batch of a file. A `Segment` is not used, since it would create missing
+        indexes."""
         end = _offset_of(name)
         with closing(self.disk.open(f"{self.directory}/{name}", pooled=False, read_only=True)) as file:
             position = 0
@@ -287,8 +288,9 @@ class _Loader:
         """
         return max((number for number, one in enumerate(self.segments) if one.base_offset < offset), default=0)
 
-    def _look_at_the_end(self) -> int:
-        """The end offset. Appending behind a torn batch would bury the damage in the middle of the log."""
+    def _find_log_end_offset(self) -> int:
+        """Return the log end offset of a log that was closed cleanly. Damage at its end is noted: a batch that is
+        appended after a torn one would leave the damage in the middle of the log."""
         last = self.segments[-1]
         end, position = last.walk_to_end()
         # No CRC covers the base offset of a batch, and a wrong one would put the end before the log, or far away.
@@ -373,7 +375,8 @@ class _Loader:
         self.disk.write_file(kept, segment.file.read(0, segment.size))
 
     def _remove_stray_snapshots(self, end: int) -> None:
-        """Keep those where a segment begins, and the last one, which a clean stop has taken."""
+        """Remove all producer snapshots but those at the start of a segment, and the last one, which a clean shutdown
+        has written."""
         wanted = {segment.base_offset for segment in self.segments}
         wanted.update(self.snapshots.offsets[-1:])
         self.snapshots.remove(lambda offset: offset > end or offset not in wanted)
@@ -406,8 +409,8 @@ class _Loader:
 
 
 def read_epochs(disk: Disk, directory: str, names: Iterable[str]) -> LeaderEpochCache | None:
-    """The checkpoint of the epochs. None where the batches have to tell them: the file is missing, empty after a power
-    loss, or damaged."""
+    """Return the leader epochs of the checkpoint; None if the file is missing, empty after a power loss, or damaged:
+    then they are read from the batches."""
     if LEADER_EPOCH_FILE not in names:
         return None
     path = f"{directory}/{LEADER_EPOCH_FILE}"
@@ -421,7 +424,7 @@ def read_epochs(disk: Disk, directory: str, names: Iterable[str]) -> LeaderEpoch
 
 
 def _offset_of(name: str) -> int:
-    """The offset that a file is named by; -1 if it is not."""
+    """Return the offset in the name of a file; -1 if there is none."""
     digits = name.partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() else -1
 

@@ -46,11 +46,11 @@ _PARTITION_LINE = re.compile(r"(\w+):\s+(\S+)")
 
 
 class CorruptProperties(Exception):
-    """The text is not what its file should hold; the message says which file and what is wrong."""
+    """The file cannot be parsed; the message says which file and what is wrong."""
 
 
 class MetaProperties(NamedTuple):
-    """Whose a log directory is."""
+    """The cluster, node and directory id of a log directory."""
 
     cluster_id: str
     node_id: int
@@ -71,11 +71,11 @@ def parse_meta_properties(text: str, file_name: str = META_PROPERTIES_FILE) -> M
         properties = parse_properties(text)
     except MalformedProperties as problem:
         raise CorruptProperties(f"{file_name}: {problem}") from problem
-    version = _required(properties, "version", file_name)
+    version = _required_value(properties, "version", file_name)
     if version != str(META_VERSION):
         raise CorruptProperties(f"{file_name}: the version is {version!r}, and only {META_VERSION} is known")
-    cluster_id = _required(properties, "cluster.id", file_name)
-    node_id = _required(properties, "node.id", file_name)
+    cluster_id = _required_value(properties, "cluster.id", file_name)
+    node_id = _required_value(properties, "node.id", file_name)
     if not _NODE_ID.fullmatch(node_id) or int(node_id) > NODE_ID_MAX:
         raise CorruptProperties(f"{file_name}: node.id is {node_id!r}, which is not the number of a node")
     directory_id = properties.get("directory.id")
@@ -89,7 +89,7 @@ def render_partition_metadata(topic_id: Uuid) -> str:
 
 
 def parse_partition_metadata(text: str, file_name: str = PARTITION_METADATA_FILE) -> Uuid:
-    """The topic's id."""
+    """Return the topic id."""
     lines = text.splitlines()
     fields = [match.groups() for line in lines if (match := _PARTITION_LINE.fullmatch(line))]
     if len(lines) != len(fields) or [name for name, _ in fields] != ["version", "topic_id"]:
@@ -100,7 +100,7 @@ def parse_partition_metadata(text: str, file_name: str = PARTITION_METADATA_FILE
     return _uuid(topic_id, "topic_id", file_name)
 
 
-def _required(properties: Mapping[str, str], key: str, file_name: str) -> str:
+def _required_value(properties: Mapping[str, str], key: str, file_name: str) -> str:
     value = properties.get(key)
     if not value:
         raise CorruptProperties(f"{file_name}: {key} is missing")

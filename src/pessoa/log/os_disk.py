@@ -227,7 +227,7 @@ class OsFile:
             self._append_rest(data, written)
 
     def _append_rest(self, data: Bytes, written: int) -> None:
-        """Go on after a short write: the next one finishes the job or says what is wrong."""
+        """Write the rest after a short write, or raise the error that stopped it."""
         end = self.size
         view = memoryview(data).cast("B")
         while written < len(view):
@@ -339,7 +339,7 @@ class OsFile:
         self.release()
 
     def release(self) -> None:
-        """Give the descriptor back. Written bytes are the kernel's, so there is nothing that closing could lose."""
+        """Close the descriptor. The kernel has what was written, so that closing loses nothing."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             # Linux frees the descriptor even if close fails, and trying again could close another file's.
@@ -378,7 +378,7 @@ class OsFile:
 
 
 class SyncLater:
-    """Makes one file durable, on a descriptor of its own, so that eviction and `close` cannot hurt."""
+    """Syncs one file on a descriptor of its own, so that neither eviction nor `close` of the file matters."""
 
     __slots__ = ("_descriptor", "_file", "_lock")
 
@@ -406,7 +406,7 @@ if sys.platform == "darwin":
     import fcntl
 
     def sync_data(descriptor: int) -> None:
-        """Sync to the platter: on macOS `fsync` ends at the drive's cache."""
+        """Sync the file to the disk itself: on macOS `fsync` stops at the drive's cache."""
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
 
 else:

@@ -65,7 +65,7 @@ class Appended(NamedTuple):
 
 
 class PartitionLog(DurableLog):
-    """See the head of this file. Made by `pessoa.log.log_loader`."""
+    """The log of one partition: see the head of this file. `pessoa.log.log_loader` makes it."""
 
     __slots__ = (
         "_codec",
@@ -183,8 +183,8 @@ class PartitionLog(DurableLog):
         return self._append_stamped(batch, leader_epoch, now_ms)
 
     def open_produced(self, data: memoryview, now_ms: int) -> memoryview:
-        """The batch that is to be appended in place of one that was too costly. It may be called in a thread: nothing
-        of the log changes."""
+        """Return the batch that is appended in place of one that was too costly to check on the event loop. It may be
+        called in a thread: nothing of the log changes."""
         rules, codec = self._rules, self._codec
         batch = open_produced(data, rules, now_ms)
         if codec is not None and batch.attributes & CODEC_MASK != codec:
@@ -192,8 +192,8 @@ class PartitionLog(DurableLog):
         return batch.view
 
     def _in_codec_of_topic(self, batch: RecordBatch, codec: Codec, now_ms: int, limit: int) -> RecordBatch:
-        """The batch in the codec of `compression.type`. Its records are checked too, as Kafka does: they are unpacked
-        in any case."""
+        """Return the batch in the codec of `compression.type`. Its records are checked too, as Kafka does, since they
+        are decompressed in any case."""
         from pessoa.records.recompression import recompress
 
         if not self._rules.opens_records:
@@ -500,11 +500,11 @@ class PartitionLog(DurableLog):
 
 
 def _ignore() -> None:
-    """No listener was set."""
+    """Do nothing: no listener was set."""
 
 
 def _ignore_log(_: PartitionLog) -> None:
-    """No listener was set."""
+    """Do nothing: no listener was set."""
 
 
 def _remove_at_once(_: PartitionLog, segments: Sequence[Segment]) -> None:

@@ -25,7 +25,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class BatchMetadata(NamedTuple):
-    """An appended batch, as far as a repetition of it must be recognised and answered."""
+    """The sequences and offsets of an appended batch, by which a duplicate is recognised and answered."""
 
     last_sequence: int
     last_offset: int
@@ -88,7 +88,7 @@ class ProducerStateEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether nothing would be lost without it: idle for so long, and no transaction open."""
+        """Whether the producer can be removed: it was idle for so long, and has no open transaction."""
         return self.current_txn_first_offset is None and now_ms - self.last_timestamp >= expiration_ms
 
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:

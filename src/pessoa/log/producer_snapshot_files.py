@@ -27,7 +27,7 @@ SNAPSHOT_SUFFIX = ".snapshot"
 
 
 class ProducerSnapshots:
-    """`offsets` is what there is, rising."""
+    """The producer snapshots of one log; `offsets` are those of the files, rising."""
 
     __slots__ = ("_disk", "directory", "offsets")
 
@@ -48,7 +48,7 @@ class ProducerSnapshots:
         self.offsets.sort()
 
     def latest(self, up_to: int) -> tuple[int, list[ProducerStateEntry]] | None:
-        """The last good one at or below an offset."""
+        """Return the last snapshot at or below an offset that can be read, with its offset; None if there is none."""
         for offset in reversed([known for known in self.offsets if known <= up_to]):
             try:
                 return offset, decode_snapshot(self._disk.read_file(self.path(offset)))

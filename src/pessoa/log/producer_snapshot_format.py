@@ -50,7 +50,9 @@ class CorruptSnapshot(Exception):
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    snapshot = ProducerSnapshot(crc=0, producer_entries=[_stored(entry) for entry in _in_order_of_a_hash_map(entries)])
+    snapshot = ProducerSnapshot(
+        crc=0, producer_entries=[_to_snapshot_entry(entry) for entry in _in_order_of_a_hash_map(entries)]
+    )
     body = snapshot.encode(VERSION)[_CRC.size :]
     return _VERSION_AND_CRC.pack(VERSION, checksum.crc32c(body)) + body
 
@@ -68,11 +70,11 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
         snapshot = ProducerSnapshot.decode(data[_VERSION_AND_CRC.size - _CRC.size :], VERSION)
     except ProtocolViolation as violation:
         raise CorruptSnapshot(str(violation)) from violation
-    return [_loaded(entry) for entry in snapshot.producer_entries]
+    return [_from_snapshot_entry(entry) for entry in snapshot.producer_entries]
 
 
 def _in_order_of_a_hash_map(entries: Iterable[ProducerStateEntry]) -> list[ProducerStateEntry]:
-    """By bucket of a java.util.HashMap<Long, …>; within a bucket as they came, which sorting keeps."""
+    """Return the entries in the order of a java.util.HashMap<Long, …>: by bucket, and within a bucket as they came."""
     listed = list(entries)
     capacity = _SMALLEST_TABLE
     while len(listed) > capacity * 3 // 4:
@@ -85,7 +87,7 @@ def _in_order_of_a_hash_map(entries: Iterable[ProducerStateEntry]) -> list[Produ
     return sorted(listed, key=bucket)
 
 
-def _stored(entry: ProducerStateEntry) -> ProducerEntry:
+def _to_snapshot_entry(entry: ProducerStateEntry) -> ProducerEntry:
     first_offset = entry.current_txn_first_offset
     return ProducerEntry(
         producer_id=entry.producer_id,
@@ -99,7 +101,7 @@ def _stored(entry: ProducerStateEntry) -> ProducerEntry:
     )
 
 
-def _loaded(stored: ProducerEntry) -> ProducerStateEntry:
+def _from_snapshot_entry(stored: ProducerEntry) -> ProducerStateEntry:
     batch = BatchMetadata(stored.last_sequence, stored.last_offset, stored.offset_delta, stored.timestamp)
     first_offset = stored.current_txn_first_offset
     return ProducerStateEntry(

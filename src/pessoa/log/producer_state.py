@@ -97,7 +97,7 @@ _RAFT_LEADER = AppendOrigin.RAFT_LEADER
 
 
 class ProducerRefused(Exception):
-    """The batch may not be appended: the code for its producer or coordinator, and a sentence for people."""
+    """The batch may not be appended: an error code for its producer or coordinator, and a message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(error, message)
@@ -118,7 +118,7 @@ class CompletedTransaction(NamedTuple):
 
 
 class EndMarker(NamedTuple):
-    """What a control record says about the end of a transaction."""
+    """The content of a transaction marker: a control record that ends a transaction."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -132,11 +132,9 @@ class VerificationGuard:
 
 
 class Verification:
-    """A verification under way: a batch would open a transaction, and its coordinator is being asked.
-
-    Several batches may wait for one answer. The lowest of their sequences must be appended first, or it would be out
-    of order for ever after.
-    """
+    """A verification under way: a batch would open a transaction, and the coordinator is asked whether it may. Several
+    batches may wait for one answer. The lowest of their sequences must be appended first, or it would be out of order
+    for ever after."""
 
     __slots__ = ("epoch", "guard", "lowest_sequence", "started_ms", "supports_epoch_bump")
 
@@ -260,13 +258,13 @@ class ProducerState:
         origin: AppendOrigin,
         guard: VerificationGuard | None,
     ) -> None:
-        """A batch that would open a transaction needs its coordinator's word."""
+        """Raise `ProducerRefused` if the batch would open a transaction that its coordinator has not verified."""
         if not batch.attributes & TRANSACTIONAL_FLAG or origin is _RAFT_LEADER:
             return
         if self.has_ongoing_transaction(batch.producer_id, batch.producer_epoch):
             return
         if entry is not None and batch.producer_epoch < entry.epoch:
-            raise _fenced(batch.producer_id, batch.producer_epoch, entry)
+            raise _fenced_error(batch.producer_id, batch.producer_epoch, entry)
         if not self.verification_enabled or batch.attributes & CONTROL_FLAG:
             return
         verification = self._verifications.get(batch.producer_id)
@@ -278,7 +276,7 @@ class ProducerState:
 
     def _check_data(self, batch: RecordBatch, entry: ProducerStateEntry | None, origin: AppendOrigin) -> None:
         if batch.producer_epoch < (NO_PRODUCER_EPOCH if entry is None else entry.epoch):
-            raise _fenced(batch.producer_id, batch.producer_epoch, entry)
+            raise _fenced_error(batch.producer_id, batch.producer_epoch, entry)
         if origin is _CLIENT:
             self._check_sequence(batch, entry)
         if entry is not None and entry.current_txn_first_offset is not None and not batch.is_transactional:
@@ -295,16 +293,18 @@ class ProducerState:
             # Such a producer starts each transaction with a new epoch at 0, so another sequence means that the one
             # before it is still to come.
             if verification.supports_epoch_bump and sequence != 0 and (entry is None or not entry.batches):
-                raise _out_of_order(batch, "and nothing of this epoch is here, so 0 was expected")
+                raise _out_of_order_error(batch, "and nothing of this epoch is here, so 0 was expected")
             if sequence > verification.lowest_sequence:
-                raise _out_of_order(batch, f"and sequence {verification.lowest_sequence} waits to be verified first")
+                raise _out_of_order_error(
+                    batch, f"and sequence {verification.lowest_sequence} waits to be verified first"
+                )
         if entry is None or entry.epoch == NO_PRODUCER_EPOCH:
             return
         if batch.producer_epoch != entry.epoch:
             if sequence != 0:
-                raise _out_of_order(batch, f"and a new epoch starts at 0 (the last one was {entry.epoch})")
+                raise _out_of_order_error(batch, f"and a new epoch starts at 0 (the last one was {entry.epoch})")
         elif sequence != entry.next_sequence:
-            raise _out_of_order(batch, f"and {entry.next_sequence} was expected")
+            raise _out_of_order_error(batch, f"and {entry.next_sequence} was expected")
 
     # ---- transactions ----
 
@@ -347,7 +347,8 @@ class ProducerState:
         return completed.last_offset + 1
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """The transaction is decided, and in the index if aborted; it is unstable until its marker is replicated."""
+        """Remove the transaction from the ongoing ones; it holds back the last stable offset until its marker is
+        replicated. An aborted one must be in the transaction index."""
         producer_id = self._ongoing.pop(completed.first_offset, None)
         assert producer_id == completed.producer_id, (completed, self)
         assert not self._unreplicated or completed.last_offset > self._unreplicated[-1].last_offset, (completed, self)
@@ -377,15 +378,13 @@ class ProducerState:
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, now_ms: int, *, supports_epoch_bump: bool
     ) -> VerificationGuard | None:
-        """The guard to append with once the coordinator has said yes, or None where the coordinator need not be asked:
-        the transaction is open already, or verification is switched off.
-
-        `supports_epoch_bump` is true for producers of transaction version 2, which raise their epoch per transaction.
-        They leave it to this question to add the partition to the transaction, so it is asked in any case.
-        """
+        """Return the guard to append with once the coordinator has verified the transaction; None if it need not be
+        asked: the transaction is open already, or verification is switched off. `supports_epoch_bump` is true for
+        producers of transaction version 2, which raise their epoch per transaction. For them the verification also adds
+        the partition to the transaction, so it always takes place."""
         entry = self._producers.get(producer_id)
         if entry is not None and epoch < entry.epoch:
-            raise _fenced(producer_id, epoch, entry)
+            raise _fenced_error(producer_id, epoch, entry)
         if self.has_ongoing_transaction(producer_id, epoch):
             return None
         if not self.verification_enabled and not supports_epoch_bump:
@@ -426,7 +425,8 @@ class ProducerState:
         return len(expired)
 
     def truncate_head(self, log_start_offset: int) -> None:
-        """The log now starts here. Producers stay: their batches may be gone, their sequences still count."""
+        """Take over a new log start offset. Producers stay, even if their batches were deleted: their sequences still
+        count."""
         self.on_high_watermark_updated(log_start_offset)
         if self.end_offset < log_start_offset:
             self.end_offset = log_start_offset
@@ -482,9 +482,9 @@ def _check_marker(batch: RecordBatch, entry: ProducerStateEntry | None, transact
     if transaction_version >= EPOCH_BUMP_TRANSACTION_VERSION and epoch == entry.epoch:
         is_retry = entry.current_txn_first_offset is None or epoch == PRODUCER_EPOCH_MAX
         if not is_retry:
-            raise _fenced(batch.producer_id, epoch, entry, "not above")
+            raise _fenced_error(batch.producer_id, epoch, entry, "not above")
     elif epoch < entry.epoch:
-        raise _fenced(batch.producer_id, epoch, entry)
+        raise _fenced_error(batch.producer_id, epoch, entry)
     if marker.coordinator_epoch < entry.coordinator_epoch:
         raise ProducerRefused(
             ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -493,7 +493,7 @@ def _check_marker(batch: RecordBatch, entry: ProducerStateEntry | None, transact
         )
 
 
-def _fenced(
+def _fenced_error(
     producer_id: int, epoch: int, entry: ProducerStateEntry | None, comparison: str = "below"
 ) -> ProducerRefused:
     last_seen = "none" if entry is None else entry.epoch
@@ -503,7 +503,7 @@ def _fenced(
     )
 
 
-def _out_of_order(batch: RecordBatch, reason: str) -> ProducerRefused:
+def _out_of_order_error(batch: RecordBatch, reason: str) -> ProducerRefused:
     return ProducerRefused(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {batch.producer_id} in epoch {batch.producer_epoch} sends sequence {batch.base_sequence}, {reason}",

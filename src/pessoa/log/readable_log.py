@@ -37,7 +37,7 @@ _REMEMBERED_ENDS = 16
 
 
 class OffsetOutOfRange(Exception):
-    """The offset lies outside the log, or outside what may be done to it."""
+    """The offset lies outside the log, or outside the range that the operation allows."""
 
 
 class ReadUpTo(Enum):
@@ -123,8 +123,8 @@ class ReadableLog:
     # Reading.
 
     def read(self, offset: int, max_bytes: int, up_to: ReadUpTo, *, at_least_one_batch: bool = True) -> Fetched:
-        """Batches from the one that holds `offset`. OffsetOutOfRange if the log does not reach there, and InvalidBatch
-        if damage stands in the way."""
+        """Return batches from the one that holds `offset`. Raises OffsetOutOfRange if the log does not reach there, and
+        InvalidBatch if there is damage before it."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"offset {offset} is outside {self.log_start_offset}..{self.log_end_offset} of {self.directory}"
@@ -139,7 +139,7 @@ class ReadableLog:
         while number < len(self.segments):
             segment = self.segments[number]
             end_position = self._end_position(segment, number, bound)
-            position = self._remembered(offset, segment)
+            position = self._remembered_end_position(offset, segment)
             if position is not None and 0 < end_position - position <= max_bytes:
                 data: FileSlice | None = FileSlice(segment.file, position, end_position - position)
             else:
@@ -160,7 +160,7 @@ class ReadableLog:
         return self.high_watermark if up_to is ReadUpTo.HIGH_WATERMARK else self.last_stable_offset
 
     def _segment_number(self, offset: int) -> int:
-        """The last segment that starts at or before `offset`."""
+        """Return the number of the last segment that starts at or before `offset`."""
         segments = self.segments
         if offset >= segments[-1].base_offset:
             return len(segments) - 1
@@ -175,7 +175,7 @@ class ReadableLog:
             return position
         if number + 1 < len(self.segments) and self.segments[number + 1].base_offset <= bound:
             return segment.size
-        known = self._remembered(bound, segment)
+        known = self._remembered_end_position(bound, segment)
         if known is None:
             known = segment.position_of(bound)
             self._remember_end(bound, segment, known)
@@ -187,7 +187,7 @@ class ReadableLog:
             ends = self._ends = {}
         ends[offset] = (segment, position)
 
-    def _remembered(self, offset: int, segment: Segment) -> int | None:
+    def _remembered_end_position(self, offset: int, segment: Segment) -> int | None:
         known = None if self._ends is None else self._ends.get(offset)
         return known[1] if known is not None and known[0] is segment else None
 

@@ -25,13 +25,14 @@ log = logging.getLogger("pessoa.log")
 
 
 def note_epoch(epochs: LeaderEpochCache, batch: RecordBatch) -> bool:
-    """Learn from a batch that its leader's epoch has begun; whether that is news."""
+    """Add the leader epoch of a batch to the cache; return whether it is new."""
     epoch = batch.partition_leader_epoch
     return epoch >= 0 and epochs.assign(epoch, batch.base_offset)
 
 
 def note_producer(producers: ProducerState, batch: RecordBatch, segment: Segment | None) -> None:
-    """Learn from a batch what it means for its producer. Transactions that it aborts go into the segment's index."""
+    """Update the producer state with a batch. Transactions that it aborts are added to the segment's transaction
+    index."""
     completed = producers.update(batch)
     if completed is not None:
         if completed.is_aborted and segment is not None:
@@ -50,7 +51,7 @@ def replay_producers(
     now_ms: int,
     expiration_ms: int,
 ) -> None:
-    """Make the producers what the batches below `end_offset` say: from the last snapshot on, batch by batch."""
+    """Rebuild the producer state up to `end_offset`: from the last snapshot, and from the batches after it."""
     found = snapshots.latest(end_offset)
     start = found[0] if found is not None else segments[0].base_offset
     producers.reload(found[1] if found is not None else (), start, now_ms, expiration_ms)

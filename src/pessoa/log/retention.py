@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Expired(NamedTuple):
-    """How many of the oldest segments may go, and why."""
+    """How many of the oldest segments may be deleted, and why."""
 
     segments: int
     reason: str
@@ -46,10 +46,12 @@ def expired_segments(log: PartitionLog, now_ms: int) -> Expired:
             rules.append(("retention.ms", lambda _, segment: segment.largest_timestamp_or_modified() < oldest_ms))
         if config.retention_bytes != UNLIMITED:
             rules.append(("retention.bytes", _SizeRule(log.size - config.retention_bytes)))
-    return max((Expired(_leading(log, rule), reason) for reason, rule in rules), key=lambda expired: expired.segments)
+    return max(
+        (Expired(_count_deletable(log, rule), reason) for reason, rule in rules), key=lambda expired: expired.segments
+    )
 
 
-def _leading(log: PartitionLog, rule: Callable[[int, Segment], bool]) -> int:
+def _count_deletable(log: PartitionLog, rule: Callable[[int, Segment], bool]) -> int:
     """Return how many of the oldest segments may be deleted by the rule: replicated ones, up to the first that it
     keeps."""
     for number, segment in enumerate(log.segments):
@@ -65,7 +67,7 @@ def _end_offset(log: PartitionLog, number: int) -> int:
 
 
 class _SizeRule:
-    """Lets segments go while what they hold is surplus."""
+    """Allows the deletion of a segment while the log exceeds `retention.bytes` by at least the segment's size."""
 
     def __init__(self, surplus_bytes: int) -> None:
         self._surplus_bytes = surplus_bytes

@@ -194,11 +194,12 @@ class Segment:
         return self._disk.modified_ms(self._path(LOG_SUFFIX))
 
     def largest_timestamp_or_modified(self) -> int:
-        """What retention by time goes by: records without timestamps are as old as their file."""
+        """The timestamp for `retention.ms`: the largest one, or the modification time of the file if no record has a
+        timestamp."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.last_modified_ms
 
     def _find_max_timestamp(self) -> None:
-        """From the last entry of the time index, and the batches behind it."""
+        """Find the largest timestamp from the last entry of the time index and the batches after it."""
         timestamp, relative_offset = self.time_index.last or (NO_TIMESTAMP, 0)
         offset = self.base_offset + relative_offset
         start = self.offset_index.position_before(offset) if timestamp >= 0 else 0
@@ -210,7 +211,7 @@ class Segment:
     # Appending.
 
     def configure(self, config: LogConfig) -> None:
-        """Take over the topic's configuration, worked out for the path of every append."""
+        """Take over the topic's configuration; the limits that every append compares with are computed here."""
         self._max_bytes = config.segment_bytes
         self._max_age_ms = config.segment_ms - config.segment_jitter_ms
         self._index_interval_bytes = config.index_interval_bytes
@@ -228,7 +229,7 @@ class Segment:
         return self._index_room
 
     def has_room_for(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
-        """Whether a batch may still go here, or a new segment must begin with it."""
+        """Return whether the batch fits into this segment; if not, a new segment must begin with it."""
         used = self.file.size
         if used > self._max_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return False
@@ -248,10 +249,10 @@ class Segment:
         if self._max_timestamp is None:
             self._find_max_timestamp()
         file.append(batch.view)
-        self._note(position, batch.size, batch.base_offset + batch.last_offset_delta, batch.max_timestamp)
+        self._index_batch(position, batch.size, batch.base_offset + batch.last_offset_delta, batch.max_timestamp)
 
-    def _note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Bring the indexes and timestamps up to a batch that is in the file."""
+    def _index_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Update the indexes and timestamps for a batch that is in the file."""
         if position == 0:
             self._first_timestamp = max_timestamp
         known = self._max_timestamp
@@ -285,7 +286,7 @@ class Segment:
 
     @property
     def has_aborted_transactions(self) -> bool:
-        """Whether any end in this segment. Every fetch of committed records asks this first."""
+        """Whether any aborted transactions end in this segment. Every fetch of committed records asks this first."""
         index = self._transaction_index
         if index is None and (self._lacks_transaction_index or not self._open_transaction_index()):
             return False
@@ -294,7 +295,7 @@ class Segment:
         return index.size > 0
 
     def _open_transaction_index(self) -> bool:
-        """Whether there is one."""
+        """Open the transaction index if its file exists; return whether it does."""
         if self._transaction_index is None:
             if self._lacks_transaction_index:
                 return False
@@ -309,7 +310,7 @@ class Segment:
     # Reading.
 
     def places(self, position: int = 0, end: int | None = None) -> Iterator[BatchPlace]:
-        """The whole batches from a position on, by their headers. Stops at bytes that are no header."""
+        """Yield the whole batches from a position on, by their headers. Stops at bytes that are no header."""
         file = self.file
         end = file.size if end is None else min(end, file.size)
         chunk, chunk_start = b"", position
@@ -330,7 +331,7 @@ class Segment:
             position += size
 
     def find(self, offset: int) -> BatchPlace | None:
-        """The first batch that ends at or after `offset`. `InvalidBatch` if damage stands before it."""
+        """Return the first batch that ends at or after `offset`. Raises `InvalidBatch` if there is damage before it."""
         indexed_offset, start = self.offset_index.entry_before(offset)
         end = start
         for place in self.places(start):
@@ -349,7 +350,8 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch that ends at or after `offset` starts; the end of the file if there is none."""
+        """Return the position of the first batch that ends at or after `offset`; the end of the file if there is
+        none."""
         place = self.find(offset)
         return place.position if place is not None else self.file.size
 
@@ -379,7 +381,7 @@ class Segment:
         return FileSlice(self.file, position, size)
 
     def offset_behind(self, slice_end: int) -> int | None:
-        """An offset behind every record before that position, if the index can tell."""
+        """Return an offset after every record before that position; None if the index does not reach so far."""
         return self.offset_index.offset_after(slice_end)
 
     def batch_at(self, place: BatchPlace) -> RecordBatch:
@@ -442,8 +444,8 @@ class Segment:
             self._transaction_index.truncate(kept * ABORTED_ENTRY_SIZE)
 
     def indexes_are_plausible(self) -> bool:
-        """Whether their last entries could be true. Zeros, as a lost page leaves them, are not: the first batch of a
-        segment has no entry, and no clock has shown 0 for long."""
+        """Whether the last entries of both indexes can be right. Zeros, as a lost page leaves them, are not: the first
+        batch of a segment has no entry, and no timestamp is 0."""
         for index in (self.offset_index, self.time_index):
             last = index.last
             if not index.is_whole:
@@ -467,10 +469,10 @@ class Segment:
             return False
 
     def rebuild_indexes(self) -> None:
-        """Make both indexes anew from the headers of the batches, and durable: a flush passes over older segments."""
+        """Rebuild both indexes from the headers of the batches and sync them: a flush does not sync older segments."""
         self._forget_indexes()
         for place in self.places():
-            self._note(place.position, place.size, place.last_offset, place.max_timestamp)
+            self._index_batch(place.position, place.size, place.last_offset, place.max_timestamp)
         self.finish()
         self.offset_index.file.sync()
         self.time_index.file.sync()
@@ -507,7 +509,7 @@ class Segment:
                 next_offset = batch.next_offset
                 if synced_end is None and next_offset > synced_to:
                     synced_end = position
-                self._note(position, batch.size, batch.last_offset, batch.max_timestamp)
+                self._index_batch(position, batch.size, batch.last_offset, batch.max_timestamp)
                 yield batch
                 valid_end = position + batch.size
         except InvalidBatch:

@@ -66,7 +66,7 @@ class Crashed(BaseException):
 
 
 class Call(NamedTuple):
-    """One call as it went. `path` is the old name in a rename and `target` the new one."""
+    """One call of the journal. `path` is the old name in a rename and `target` the new one."""
 
     kind: Kind
     path: str
@@ -79,7 +79,7 @@ class Call(NamedTuple):
 
 @dataclass(slots=True)
 class Fault:
-    """Waits for the n-th call of a kind on a path like the pattern, and claims it and the next ones."""
+    """A fault that waits for the n-th call of a kind on a path like the pattern, and hits it and the next ones."""
 
     kind: KindOrAll
     path: str
@@ -114,7 +114,7 @@ class Slowness(NamedTuple):
 
 
 class SimulatedDisk:
-    """Files in memory, with faults."""
+    """Files in memory, with faults: calls fail, the process crashes, power is lost."""
 
     def __init__(self, seed: int | Random = 0, *, now_ms: Callable[[], int] = lambda: 0) -> None:
         self.rng = seed if isinstance(seed, Random) else Random(seed)
@@ -125,7 +125,7 @@ class SimulatedDisk:
         # The sum of what slow calls would have taken.
         self.delayed_ms = 0
         # How many processes have died on it: an open file belongs to one process.
-        self.life = 0
+        self.incarnation = 0
         # See above, under Speed. Files start at -1, which no turn is.
         self.turn = 0
         self._is_recording = False
@@ -139,86 +139,87 @@ class SimulatedDisk:
         self._locked: dict[str, int] = {}
 
     def __repr__(self) -> str:
-        state = "down" if self._is_down else f"life {self.life}"
+        state = "down" if self._is_down else f"life {self.incarnation}"
         return f"<SimulatedDisk: {len(self.contents())} files, {state}, {len(self._faults)} faults>"
 
     # What a test does to it.
 
     def crash_process(self) -> None:
-        """Kill -9, and a new process: every open file is dead, and all that was written is there."""
-        self.life += 1
+        """Act as after kill -9 and a restart: every open file is unusable, and everything that was written is there."""
+        self.incarnation += 1
         self._is_down = False
         self.turn += 1
 
     def lose_power(self, rng: Random | None = None) -> None:
-        """The machine stops, and comes back with what was synced and some of the rest."""
+        """Act as after a loss of power: what was synced is there, and some of the rest."""
         self.platter.lose_power(rng or self.rng)
         self.crash_process()
 
     def crash_at(self, kind: KindOrAll = "change", path: str = "*", *, nth: int = 1) -> None:
-        """Die within the n-th call: a write puts down a piece, a sync may have done its work, others do nothing."""
+        """Raise `Crashed` in the n-th call: a write has written a part, a sync may have been done, other calls have
+        done nothing."""
         self._expect(Fault(kind, path, "crashed", skip=nth - 1, keep=None))
 
     def fail(
         self, kind: KindOrAll, path: str = "*", *, nth: int = 1, times: int | None = 1, error: int = errno.EIO
     ) -> None:
-        """Refuse the n-th call and the next ones, `times` in all (None: for ever), with an errno."""
+        """Let the n-th call and the next ones fail with an errno, `times` in all (None: for ever)."""
         self._expect(Fault(kind, path, "failed", skip=nth - 1, times=times, error=error))
 
     def tear(
         self, path: str = "*", *, nth: int = 1, keep: int | None = None, error: int = errno.EIO, crash: bool = False
     ) -> None:
-        """The n-th write puts down `keep` bytes (None: chance says how many) and then fails, or the process dies."""
+        """Let the n-th write write only `keep` bytes (None: a random number), and then fail, or crash the process."""
         self._expect(Fault("write", path, "crashed" if crash else "failed", skip=nth - 1, error=error, keep=keep))
 
     def lie_about_sync(self, path: str = "*") -> None:
-        """From now on, a sync of such files says yes and does nothing."""
+        """Let syncs of such files return without doing anything, from now on."""
         self._expect(Fault("sync", path, "lied", times=None))
 
     def slow_down(self, kind: KindOrAll, path: str = "*", *, delay_ms: int) -> None:
-        """From now on, such calls count as taking so long."""
+        """Let such calls count as taking so long, from now on."""
         self._slow.append(Slowness(kind, path, delay_ms))
         self.turn += 1
 
     def fill(self, room: int) -> None:
-        """Only so many more bytes fit; what is cut or removed makes room again."""
+        """Let only so many more bytes fit; truncations and removals free space again."""
         self._room = room
         self.turn += 1
 
     def heal(self) -> None:
-        """No more faults, slowness or want of room."""
+        """Remove all faults, delays and the limit of space."""
         self._faults = []
         self._slow = []
         self._room = None
         self.turn += 1
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Let one bit of a file decay, on the platter as well."""
+        """Flip one bit of a file, in its durable content too."""
         inode = self.platter.inode(path)
         inode.data[position] ^= 1 << bit
         if position < inode.clean_end:
             inode.durable[position] ^= 1 << bit
 
     def cut(self, path: str, size: int) -> None:
-        """Let a file lose its end, on the platter as well. Files that are open on it do not notice: crash first."""
+        """Truncate a file, in its durable content too. Open files do not notice: crash first."""
         inode = self.platter.inode(path)
         inode.cut(size)
         inode.commit(inode.snapshot())
 
     def record(self) -> list[Call]:
-        """Start a new journal."""
+        """Start a new journal and return it."""
         self.journal = []
         self._is_recording = True
         self.turn += 1
         return self.journal
 
     def calls(self, kind: KindOrAll = "any", path: str = "*") -> list[Call]:
-        """What the journal has of a kind, on paths like the pattern."""
+        """Return the calls of a kind in the journal, on paths like the pattern."""
         wanted = Fault(kind, path, "done", times=None)
         return [call for call in self.journal if wanted.claims(call.kind, call.path)]
 
     def contents(self) -> dict[str, bytes]:
-        """Every file that is seen, by its path."""
+        """Return the content of every file that the program sees, by path."""
         return {path: bytes(inode.data) for path, inode in self.platter.files()}
 
     # What the program does.
@@ -324,20 +325,20 @@ class SimulatedDisk:
         name = f"{path}/{LOCK_FILE}"
         with disk_errors("lock", name):
             self.attend("look_up", path)
-            if self._locked.get(name) == self.life:
+            if self._locked.get(name) == self.incarnation:
                 raise OSError(errno.EWOULDBLOCK, "another process has the lock")
-        self._locked[name] = self.life
+        self._locked[name] = self.incarnation
         return partial(self._locked.__delitem__, name)
 
     # The stations of a call.
 
     @property
     def is_quiet(self) -> bool:
-        """Nothing claims or watches a call."""
+        """Whether calls need no attention: the process runs, and no fault, delay, limit of space or journal is set."""
         return not (self._is_down or self._is_recording or self._faults or self._slow or self._room is not None)
 
     def attend(self, kind: Kind, path: str, *, target: str = "") -> None:
-        """For calls that a fault stops before they do anything."""
+        """Write the journal and raise the error of a fault, for calls that a fault stops before they do anything."""
         if not self.is_quiet:
             fault = self.begin(kind, path, target=target)
             if fault is not None and fault.outcome != "lied":
@@ -346,7 +347,8 @@ class SimulatedDisk:
     def begin(
         self, kind: Kind, path: str, *, position: int = 0, size: int = 0, growth: int = 0, target: str = ""
     ) -> Fault | None:
-        """Turn the dead away, write the journal, and find the fault that claims the call."""
+        """Raise if the process has crashed, write the journal, and return the fault that hits this call; None if none
+        does."""
         if self._is_down:
             raise Crashed(f"{kind} {path}: this process is dead")
         fault = next((fault for fault in self._faults if fault.claims(kind, path)), None)
@@ -417,7 +419,18 @@ class SimulatedDisk:
 class SimulatedFile:
     """One open file of a `SimulatedDisk`. The fast way of each method is taken while the turns agree."""
 
-    __slots__ = ("_broken", "_closed", "_disk", "_inode", "_life", "_pooled", "_read_only", "_turn", "path", "size")
+    __slots__ = (
+        "_broken",
+        "_closed",
+        "_disk",
+        "_incarnation",
+        "_inode",
+        "_pooled",
+        "_read_only",
+        "_turn",
+        "path",
+        "size",
+    )
 
     def __init__(self, disk: SimulatedDisk, path: str, inode: Inode, *, pooled: bool, read_only: bool) -> None:
         self.path = path
@@ -428,11 +441,11 @@ class SimulatedFile:
         self._read_only = read_only
         self._closed = False
         self._broken: DiskError | None = None
-        self._life = disk.life
+        self._incarnation = disk.incarnation
         self._turn = -1
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "dead" if self._life != self._disk.life else "open"
+        state = "closed" if self._closed else "dead" if self._incarnation != self._disk.incarnation else "open"
         return (
             f"<SimulatedFile {self.path}: {self.size} bytes, {state}{', broken' if self._broken is not None else ''}>"
         )
@@ -468,7 +481,7 @@ class SimulatedFile:
             self.write_at(position, self.read(position, self.size - position))
 
     def write_at(self, position: int, data: Bytes) -> None:
-        """Overwrite bytes within the file: a damage, or a model of pages that are written twice."""
+        """Overwrite bytes within the file: to damage it, or as a model of pages that are written twice."""
         data = bytes(data)
         assert 0 <= position <= self.size - len(data), f"{self!r} has no {len(data)} bytes at {position}"
         self._attend("write to", writes=True)
@@ -492,7 +505,7 @@ class SimulatedFile:
         self.size = size
 
     def trim(self) -> None:
-        """No space is reserved here."""
+        """Do nothing: no space is reserved here."""
 
     def sync(self) -> None:
         self._attend("sync", writes=True)
@@ -506,7 +519,7 @@ class SimulatedFile:
             if not waiting:
                 raise ValueError(f"this sync of {self.path} was done already")
             snapshot = waiting.pop()
-            if self._life != self._disk.life:
+            if self._incarnation != self._disk.incarnation:
                 raise Crashed(f"sync {self.path}: this process is dead")
             if self._broken is not None:
                 raise self._refusal("sync")
@@ -530,11 +543,11 @@ class SimulatedFile:
         self._turn = -1
 
     def _attend(self, action: str, *, writes: bool = False) -> None:
-        """Look for what can be wrong with the file itself; if nothing is, the fast way is open until the next turn."""
+        """Raise if the file cannot be used; otherwise allow the fast path until the disk's state changes."""
         disk = self._disk
         if self._closed:
             raise ValueError(f"{self.path} is closed")
-        if self._life != disk.life:
+        if self._incarnation != disk.incarnation:
             raise Crashed(f"{action} {self.path}: the process that opened it is dead")
         if writes and self._broken is not None:
             raise self._refusal(action)

@@ -47,7 +47,7 @@ class Rewrite(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The file was cut to a size; before that, it had this content."""
+    """A truncation of the file to a size, with the content that it had before."""
 
     moment: int
     size: int
@@ -55,7 +55,7 @@ class Cut(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The changes that a sync has to make durable, as they were when it was asked for."""
+    """The changes of a file when a sync of it was requested, which that sync makes durable."""
 
     moment: int
     clean_end: int
@@ -67,10 +67,10 @@ class Inode:
     """One file, under any number of names. Appending is `data += …` and nothing else, so that it costs nothing."""
 
     __slots__ = (
-        "_cuts",
         "_moment",
         "_rewrites",
         "_synced",
+        "_unsynced_truncations",
         "clean_end",
         "data",
         "durable",
@@ -92,7 +92,7 @@ class Inode:
         self._moment = 0
         self._synced = 0
         self._rewrites: list[Rewrite] = []
-        self._cuts: list[Cut] = []
+        self._unsynced_truncations: list[Cut] = []
 
     def __repr__(self) -> str:
         return f"<Inode: {len(self.data)} bytes, the first {self.clean_end} durable>"
@@ -105,7 +105,7 @@ class Inode:
     def cut(self, size: int) -> None:
         if size < len(self.data):
             self._moment += 1
-            self._cuts.append(Cut(self._moment, size, bytes(self.data)))
+            self._unsynced_truncations.append(Cut(self._moment, size, bytes(self.data)))
             del self.data[size:]
             self.clean_end = min(self.clean_end, size)
 
@@ -118,7 +118,7 @@ class Inode:
         return Snapshot(self._moment, end, bytes(self.data[end:]), rewritten)
 
     def commit(self, snapshot: Snapshot) -> None:
-        """The changes in the snapshot are durable, unless a later sync has overtaken it."""
+        """Make the changes in the snapshot durable, unless a later sync has done so."""
         if snapshot.moment <= self._synced:
             return
         self._synced = snapshot.moment
@@ -126,17 +126,17 @@ class Inode:
             self.durable[start : start + len(data)] = data
         self.durable[snapshot.clean_end :] = snapshot.tail
         self._rewrites = [rewrite for rewrite in self._rewrites if rewrite.moment > snapshot.moment]
-        self._cuts = [cut for cut in self._cuts if cut.moment > snapshot.moment]
-        self.clean_end = min([len(self.durable), *(cut.size for cut in self._cuts)])
+        self._unsynced_truncations = [cut for cut in self._unsynced_truncations if cut.moment > snapshot.moment]
+        self.clean_end = min([len(self.durable), *(cut.size for cut in self._unsynced_truncations)])
 
     def forget(self) -> None:
-        """A sync failed: the kernel takes the changed pages for clean, and the platter never gets them."""
+        """Take the changed pages as clean, as the kernel does after a failed sync: they never become durable."""
         size = len(self.data)
         self.durable = self.durable[:size].ljust(size, b"\0")
         self._take_as_synced()
 
     def lose_power(self, rng: Random) -> None:
-        self.data = self._landed(rng)
+        self.data = self._content_after_power_loss(rng)
         self.durable = bytearray(self.data)
         self._take_as_synced()
 
@@ -145,13 +145,14 @@ class Inode:
         self._synced = self._moment
         self.clean_end = len(self.data)
         self._rewrites = []
-        self._cuts = []
+        self._unsynced_truncations = []
 
-    def _landed(self, rng: Random) -> bytearray:
-        """What came to the platter of what was on its way."""
+    def _content_after_power_loss(self, rng: Random) -> bytearray:
+        """Return a content that the file may have after a loss of power: the durable one, with some of the later
+        changes."""
         base = len(self.durable)
         states: list[tuple[int, bytes | bytearray]] = []
-        for cut in self._cuts:
+        for cut in self._unsynced_truncations:
             states.append((base, cut.content))
             base = min(base, cut.size)
         states.append((base, self.data))
@@ -202,7 +203,7 @@ class Name(NamedTuple):
 
 
 class Operation:
-    """A node gets a name, loses it, or changes it."""
+    """A change of names: a node gets a name, loses it, or changes it."""
 
     __slots__ = ("is_over", "new", "node", "old")
 
@@ -257,7 +258,7 @@ class Platter:
         return found
 
     def name(self, path: str) -> Name:
-        """The name that a path ends with, whether or not something has it."""
+        """Return the directory and the name that a path ends with, whether or not such a file exists."""
         head, _, text = path.rstrip("/").rpartition("/")
         return Name(self.directory(head), text)
 
@@ -286,7 +287,7 @@ class Platter:
             self._perform(Operation(node, before, name))
 
     def _perform(self, operation: Operation) -> None:
-        """The program sees it at once; the platter waits."""
+        """Change the names that the program sees; the durable names change later."""
         if operation.old is not None:
             del operation.old.directory.entries[operation.old.text]
         if operation.new is not None:
@@ -301,11 +302,11 @@ class Platter:
             if operation.node is not directory and not operation.is_over:
                 self._make_durable(operation)
         if len(self._operations) >= self._sweep_at:
-            self._operations = self._waiting()
+            self._operations = self._pending_operations()
             self._sweep_at = 2 * len(self._operations) + 64
 
     def _make_durable(self, operation: Operation) -> None:
-        """Make an operation durable. What came before it on the same node or the same name can no longer happen."""
+        """Make an operation durable. Earlier operations on the same node or the same name cannot happen any more."""
         for holder in holders_of(operation):
             for other in holder.waiting:
                 if other is operation:
@@ -317,13 +318,13 @@ class Platter:
         for holder in holders_of(operation):
             holder.waiting = [other for other in holder.waiting if not other.is_over]
 
-    def _waiting(self) -> list[Operation]:
+    def _pending_operations(self) -> list[Operation]:
         return [operation for operation in self._operations if not operation.is_over]
 
     def lose_power(self, rng: Random) -> None:
         # Whole journals land or get lost on real file systems, so all and none must not be rare.
         odds = rng.choice((0.0, 0.5, 0.9, 1.0))
-        for operation in self._waiting():
+        for operation in self._pending_operations():
             if rng.random() < odds:
                 apply(operation)
         self._operations = []
@@ -335,7 +336,7 @@ class Platter:
                 node.entries = dict(node.durable)
 
     def files(self) -> Iterator[tuple[str, Inode]]:
-        """Every file that is seen, by its path."""
+        """Yield every file that the program sees, with its path."""
         for path, node in walk(self.root, durable=False):
             if isinstance(node, Inode):
                 yield path, node
@@ -355,7 +356,8 @@ def holders_of(operation: Operation) -> list[Node]:
 
 
 def apply(operation: Operation) -> None:
-    """Do it to the durable names. Earlier operations may not have happened, so the node can have any name or none."""
+    """Apply the operation to the durable names. Earlier operations may not have happened, so the node can have any name
+    or none."""
     node = operation.node
     if node.name is not None:
         del node.name.directory.durable[node.name.text]
@@ -369,7 +371,7 @@ def apply(operation: Operation) -> None:
 
 
 def walk(directory: Directory, *, durable: bool, path: str = "") -> Iterator[tuple[str, Node]]:
-    """Everything under a directory and itself, in the order of names, so that chance always falls the same way."""
+    """Yield a directory and everything under it, in the order of names, so that a seed always gives the same result."""
     yield path or "/", directory
     for text, node in sorted((directory.durable if durable else directory.entries).items()):
         if isinstance(node, Directory):

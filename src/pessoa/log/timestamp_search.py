@@ -35,19 +35,19 @@ _MOST_BATCHES = 2
 
 
 class OpenedBatches:
-    """Counts the batches that one search has opened."""
+    """Limits how many batches one search by timestamp decompresses."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_batches_left",)
 
     def __init__(self) -> None:
-        self._left = _MOST_BATCHES
+        self._batches_left = _MOST_BATCHES
 
     def open(self, segment: Segment, place: BatchPlace) -> Iterator[Record] | None:
-        """The records of a batch; None if the search has opened enough or the batch is too large."""
+        """Return the records of a batch; None if the search has opened enough batches or this one is too large."""
         batch = segment.batch_at(place)
-        if not self._left or batch.records_count > _MOST_RECORDS:
+        if not self._batches_left or batch.records_count > _MOST_RECORDS:
             return None
-        self._left -= 1
+        self._batches_left -= 1
         return records(batch, max(_MOST_BYTES, batch.size))
 
 

@@ -171,11 +171,8 @@ def topic_value(name: str, overrides: Mapping[str, str], broker: Settings = BROK
 
 
 def topic_values(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS) -> dict[str, Value]:
-    """Every key with its value. Settings that make no sense are passed over with a warning.
-
-    They were checked when they were made; but another version, or another broker, may have allowed them, and a topic
-    must not become unreadable over it.
-    """
+    """Return every key of a topic with its value. An override that is invalid here is ignored with a warning: it was
+    checked when it was set, but another version or broker may have allowed it, and the topic must stay readable."""
     values = {one.name: default_value(one.name, broker) for one in TOPIC_CONFIGS}
     for name, text in overrides.items():
         try:
@@ -186,7 +183,7 @@ def topic_values(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULT
 
 
 def log_config(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS) -> LogConfig:
-    """What a log needs to know of a topic that has these settings of its own."""
+    """Return the configuration of the logs of a topic with these overrides."""
     values = topic_values(overrides, broker)
 
     def number(name: str) -> int:

@@ -72,7 +72,7 @@ class Upkeep:
         self._flusher = flusher
         self._settings = settings or UpkeepSettings()
         # (when, which), in the order in which they were dropped.
-        self._dropped: deque[tuple[int, PartitionLog, Segment]] = deque()
+        self._dropped_segments: deque[tuple[int, PartitionLog, Segment]] = deque()
         # Since when a job has seen that a log with `flush.ms` waits for a sync.
         self._unflushed_since_ms: dict[PartitionLog, int] = {}
         self._background: set[asyncio.Task[None]] = set()
@@ -83,10 +83,10 @@ class Upkeep:
         self._on_dropped = self._remember_dropped
 
     def __repr__(self) -> str:
-        return f"<Upkeep of {len(self._directories)} directories, {len(self._dropped)} segments to remove>"
+        return f"<Upkeep of {len(self._directories)} directories, {len(self._dropped_segments)} segments to remove>"
 
     def look_after(self, directory: LogDirectory, partition_log: PartitionLog) -> None:
-        """Sync the full segments of a log and remove its dropped ones, from now on."""
+        """From now on, sync the full segments of this log and remove its dropped ones."""
         partition_log.on_segments_dropped = self._on_dropped
         partition_log.on_rolled = self._on_rolled
         if directory.unsynced_creations and not self._will_sync_creations:
@@ -135,7 +135,7 @@ class Upkeep:
             partition_log.producers.remove_expired(self._clock.now_ms(), partition_log.config.producer_id_expiration_ms)
 
     async def flush_due(self) -> None:
-        """Sync the logs that have waited for it for their `flush.ms`."""
+        """Sync the logs whose unflushed records are older than their `flush.ms`."""
         now_ms = self._clock.monotonic_ms()
         since_ms, self._unflushed_since_ms = self._unflushed_since_ms, {}
         for directory, partition_log in self._online():
@@ -148,8 +148,8 @@ class Upkeep:
                 self._unflushed_since_ms[partition_log] = since_ms.get(partition_log, now_ms)
 
     async def flush_truncated(self) -> None:
-        """Sync the logs whose truncation a loss of power could undo: until then the checkpoint of the high watermark
-        stays behind, and the next roll would have to wait for the disk."""
+        """Sync the logs with a truncation that a loss of power could undo: until then the checkpoint of the high
+        watermark stays behind, and the next roll would have to wait for the disk."""
         for directory, partition_log in self._online():
             if partition_log.has_unsynced_truncation:
                 try:
@@ -171,8 +171,8 @@ class Upkeep:
     async def remove_dropped(self) -> None:
         """Remove the files of segments that were dropped `file.delete.delay.ms` ago, and of deleted partitions."""
         loop = asyncio.get_running_loop()
-        while self._dropped and self._dropped[0][0] <= self._clock.monotonic_ms():
-            _, partition_log, segment = self._dropped.popleft()
+        while self._dropped_segments and self._dropped_segments[0][0] <= self._clock.monotonic_ms():
+            _, partition_log, segment = self._dropped_segments.popleft()
             # The directory of a log may have another name by now, and so have the segments that it dropped before.
             segment.relocate(partition_log.directory)
             paths = segment.release()
@@ -204,7 +204,7 @@ class Upkeep:
 
     def _remember_dropped(self, partition_log: PartitionLog, segments: Sequence[Segment]) -> None:
         due_ms = self._clock.monotonic_ms() + partition_log.config.file_delete_delay_ms
-        self._dropped.extend((due_ms, partition_log, segment) for segment in segments)
+        self._dropped_segments.extend((due_ms, partition_log, segment) for segment in segments)
 
     def _flush_soon(self, partition_log: PartitionLog) -> None:
         self._start(self._flush(home_of(self._directories, partition_log.directory), partition_log))

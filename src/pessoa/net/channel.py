@@ -47,11 +47,12 @@ _WITH_RECORDS = frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))
 
 
 class ChannelFailed(Exception):
-    """Refused, reset, timed out or nonsense: the answer is not known and will not come."""
+    """The request has no response and gets none: the connection was refused, reset or timed out, or the peer broke the
+    protocol."""
 
 
 class ChannelTimedOut(ChannelFailed):
-    """No response has come within the time; the peer may be alive, and slow."""
+    """No response came in time; the peer may be alive, and slow."""
 
 
 class Login(Protocol):
@@ -59,7 +60,7 @@ class Login(Protocol):
         """Return how many milliseconds the session lasts; 0: it has no end. Raises `ChannelFailed`."""
 
 
-class _Question(NamedTuple):
+class _SentRequest(NamedTuple):
     correlation_id: int
     decode_header: Decoder
     decode_response: Decoder
@@ -76,7 +77,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._client_id = client_id
         self._buffer = ReceiveBuffer(max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        self._questions: deque[_Question] = deque()
+        self._in_flight: deque[_SentRequest] = deque()
         self._next_id = 0
         # The buffer of an answer with record data, of which views may be held: nothing in it may be overwritten.
         self._lent: bytearray | None = None
@@ -112,22 +113,22 @@ class _Connection(asyncio.BufferedProtocol):
         self._buffer.received(nbytes)
         try:
             while (frame := self._buffer.take_frame()) is not None:
-                self._answered(*frame)
+                self._complete_first_request(*frame)
         except ProtocolViolation as violation:
             log.warning("%s: %s; the connection is closed", self._peer, violation)
             self.lose(str(violation))
 
-    def _answered(self, data: bytearray, start: int, end: int) -> None:
-        if not self._questions:
+    def _complete_first_request(self, data: bytearray, start: int, end: int) -> None:
+        if not self._in_flight:
             raise ProtocolViolation("an answer came to no request")
-        question = self._questions[0]
+        question = self._in_flight[0]
         header, pos = question.decode_header(data, start, end)
         if header.correlation_id != question.correlation_id:
             raise ProtocolViolation(
                 f"the answer to request {header.correlation_id} came in place of {question.correlation_id}"
             )
         message, _ = question.decode_response(data, pos, end)
-        self._questions.popleft()
+        self._in_flight.popleft()
         if question.has_records:
             self._lent = data
         elif data is not self._lent:
@@ -150,7 +151,7 @@ class _Connection(asyncio.BufferedProtocol):
                 raise ChannelFailed(f"{self._peer} does not serve {ApiKey(key).title} in version {wanted_version}")
         kind = type(request)
         self._next_id += 1
-        question = _Question(
+        question = _SentRequest(
             self._next_id,
             ResponseHeader.decoder(response_header_version(kind, version)),
             ApiKey(key).response.decoder(version),
@@ -159,7 +160,7 @@ class _Connection(asyncio.BufferedProtocol):
         )
         buffers = request_frame(request, version, question.correlation_id, self._client_id)
         assert self._transport is not None
-        self._questions.append(question)
+        self._in_flight.append(question)
         self._transport.writelines(buffers)
         return question.answer
 
@@ -170,17 +171,18 @@ class _Connection(asyncio.BufferedProtocol):
         self.why_lost = why
         if self._transport is not None:
             self._transport.abort()
-        while self._questions:
-            _fail(self._questions.popleft(), f"{self._peer}: {why}")
+        while self._in_flight:
+            _fail(self._in_flight.popleft(), f"{self._peer}: {why}")
 
 
-def _look_at(connecting: asyncio.Task[_Connection]) -> None:
-    """Ignore that a connection failed for which no request waits any more."""
+def _ignore_failure(connecting: asyncio.Task[_Connection]) -> None:
+    """Retrieve the exception of a failed connection for which no request waits any more, so that asyncio does not log
+    it."""
     if not connecting.cancelled():
         connecting.exception()
 
 
-def _fail(question: _Question, why: str) -> None:
+def _fail(question: _SentRequest, why: str) -> None:
     if not question.answer.done():
         question.answer.set_exception(ChannelFailed(why))
 
@@ -218,12 +220,12 @@ class Channel:
         return self._connection is not None and self._connection.is_open
 
     async def send(self, request: Message, version: int, timeout_ms: int) -> Message:
-        """The answer, within so much time, connecting included; or `ChannelFailed`."""
+        """Return the response, within `timeout_ms`, which includes connecting. Raises `ChannelFailed`."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 connection = self._connection
                 if connection is None or not connection.is_open or connection.is_due:
-                    connection = await self._connected()
+                    connection = await self._connect_if_needed()
                 return await connection.ask(request, version)
         except TimeoutError:
             why = f"no answer to {type(request).__name__} within {timeout_ms} ms"
@@ -231,16 +233,16 @@ class Channel:
             raise ChannelTimedOut(f"{self.host}:{self.port}: {why}") from None
 
     def close(self) -> None:
-        """Fail what waits. Nothing can be sent any more."""
+        """Fail the requests in flight and close the connection. Nothing can be sent any more."""
         self._is_closed = True
         self.disconnect("the channel is closed")
 
-    async def _connected(self) -> _Connection:
+    async def _connect_if_needed(self) -> _Connection:
         if self._is_closed:
             raise ChannelFailed(f"the channel to {self.host}:{self.port} is closed")
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect_or_renew())
-            self._connecting.add_done_callback(_look_at)
+            self._connecting.add_done_callback(_ignore_failure)
         connecting = self._connecting
         # Several may wait for one connection, and one that gives up must not take it from the others.
         await asyncio.wait([connecting])
@@ -289,7 +291,7 @@ class Channel:
         return connection
 
     def disconnect(self, why: str) -> None:
-        """Fail what waits. The next `send` connects anew."""
+        """Fail the requests in flight and close the connection. The next `send` connects again."""
         if self._connecting is not None:
             self._connecting.cancel()
             self._connecting = None
@@ -320,7 +322,7 @@ class Channels:
         return found
 
     def leave_all_but(self, peer: tuple[str, int], why: str) -> None:
-        """Fail requests to all other peers."""
+        """Fail the requests in flight to all peers but this one."""
         for endpoint, channel in self._channels.items():
             if endpoint != peer:
                 channel.disconnect(why)

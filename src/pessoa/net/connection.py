@@ -80,13 +80,13 @@ READ, PAUSE, WAIT_FOR_ROOM, MUTE, END, CLOSE = Step
 
 
 class Connection:
-    """`host` and `peer` (with its port) are what the shell knows of the other end."""
+    """One connection without I/O; `host` and `peer` (with its port) are the other end, as the shell knows it."""
 
     __slots__ = (
-        "_admitted",
+        "_admitted_apis",
         "_buffer",
-        "_left",
-        "_owed",
+        "_frames_left_in_turn",
+        "_owed_responses",
         "_pipelined_api",
         "_read_ahead_bytes",
         "_take_frame",
@@ -134,18 +134,18 @@ class Connection:
         self.space: Callable[[], memoryview] = self._buffer.space
         self.received: Callable[[int], None] = self._buffer.received
         # Answers, and objects that stand for answers which come later. The first is not an answer: that would be sent.
-        self._owed: deque[list[Buffer] | object] = deque()
+        self._owed_responses: deque[list[Buffer] | object] = deque()
         # The API whose requests are served though answers are owed.
         self._pipelined_api = _NO_API
         # What may be read ahead of the request in progress.
         self._read_ahead_bytes = _PIPELINED_BYTES
         # The APIs that are served; None: all.
-        self._admitted: frozenset[int] | None = None
+        self._admitted_apis: frozenset[int] | None = None
         # What is to be sent. The shell takes it, and leaves an empty list and 0.
         self.output: list[Buffer] = []
         self.output_bytes = 0
         # How many requests may be served in this turn.
-        self._left = _MAX_AT_ONCE
+        self._frames_left_in_turn = _MAX_AT_ONCE
         # Whether the last turn ended because of that: then another one should follow soon.
         self.is_cut_short = False
         # What the peer did wrong. Nothing is served after it.
@@ -162,8 +162,8 @@ class Connection:
     def __repr__(self) -> str:
         if self.violation is not None:
             state = "refused"
-        elif self._owed:
-            state = f"owes {len(self._owed)}"
+        elif self._owed_responses:
+            state = f"owes {len(self._owed_responses)}"
         elif self.muted_until_ms is not None:
             state = f"muted until {self.muted_until_ms}"
         else:
@@ -173,47 +173,52 @@ class Connection:
     # Before authentication.
 
     def admit_only(self, apis: frozenset[int], max_frame_bytes: int) -> None:
-        """Until `admit_all`, a request for another API or a larger frame is a violation."""
-        self._admitted = apis
+        """Refuse, until `admit_all`, a request for another API or a larger frame as a violation."""
+        self._admitted_apis = apis
         self._read_ahead_bytes = 0
         self._buffer.max_frame_bytes = max_frame_bytes
 
     def admit_any_frame(self) -> None:
         """Admit frames of any content: the next ones are raw SASL tokens. The size limit of `admit_only` stays."""
-        self._admitted = None
+        self._admitted_apis = None
 
     def admit_all(self, max_frame_bytes: int) -> None:
-        self._admitted = None
+        self._admitted_apis = None
         self._read_ahead_bytes = _PIPELINED_BYTES
         self._buffer.max_frame_bytes = max_frame_bytes
 
     @property
     def is_before_login(self) -> bool:
-        """Whether the peer has still to prove who it is."""
-        return self._admitted is not None
+        """Whether the peer has not authenticated yet."""
+        return self._admitted_apis is not None
 
     # Bytes in, frames out.
 
     def next_frame(self) -> Frame | None:
-        """The next request that may be served in this turn; None if there is none. Raises a `ProtocolViolation`, which
-        the shell then passes to `refuse`, as it does with its own."""
-        if self._owed:
-            if self._pipelined_api == _NO_API or len(self._owed) >= _MAX_OWED:
+        """Return the next request that may be served in this turn; None if there is none. Raises a `ProtocolViolation`,
+        which the shell then passes to `refuse`, as it does with its own."""
+        if self._owed_responses:
+            if self._pipelined_api == _NO_API or len(self._owed_responses) >= _MAX_OWED:
                 return None
             if self._buffer.next_api() != self._pipelined_api:
                 return None
-        if not self._left or not self.can_write or self.muted_until_ms is not None or self.violation is not None:
+        if (
+            not self._frames_left_in_turn
+            or not self.can_write
+            or self.muted_until_ms is not None
+            or self.violation is not None
+        ):
             return None
         frame = self._take_frame()
         if frame is not None:
-            self._left -= 1
-            if self._admitted is not None:
+            self._frames_left_in_turn -= 1
+            if self._admitted_apis is not None:
                 self._check_admitted(frame)
         return frame
 
     def _check_admitted(self, frame: Frame) -> None:
         api = _api_of(frame)
-        if self._admitted is not None and api not in self._admitted:
+        if self._admitted_apis is not None and api not in self._admitted_apis:
             raise ProtocolViolation(f"API {api} was asked for before authentication")
 
     def mute(self, until_ms: int) -> None:
@@ -234,16 +239,17 @@ class Connection:
         return 0
 
     def refuse(self, violation: ProtocolViolation) -> None:
-        """Serve nothing more. `end_turn` says CLOSE when what came before was answered."""
+        """Serve nothing more. `end_turn` returns CLOSE when the requests before it were answered."""
         self.violation = violation
 
     # Answers in, bytes out.
 
     def answer(self, answer: list[Buffer]) -> bool:
-        """The answer to the last frame. Return whether there is enough output to send it before the turn is over."""
-        if self._owed:
+        """Add the response to the last frame. Return whether there is enough output to send it before the turn is
+        over."""
+        if self._owed_responses:
             # Its API lets the next one in, and this one was answered at once.
-            self._owed.append(answer)
+            self._owed_responses.append(answer)
             return False
         self.output += answer
         self.output_bytes += len(answer[0]) if len(answer) == 1 else sum(map(len, answer))
@@ -253,12 +259,12 @@ class Connection:
         """Note that the response to the last frame comes later, as `pending`. Responses leave in the order of their
         requests."""
         self._pipelined_api = _api_of(frame) if lets_next_in else _NO_API
-        self._owed.append(pending)
+        self._owed_responses.append(pending)
 
     def settle(self, pending: object, answer: list[Buffer] | None, now_ms: int) -> bool:
         """Take the response that `pending` stood for; None if the peer wants none. Return whether it was the first that
         is owed: then there may be output, and a turn should follow."""
-        owed = self._owed
+        owed = self._owed_responses
         if owed[0] is not pending:
             owed[owed.index(pending)] = [] if answer is None else answer
             return False
@@ -276,20 +282,21 @@ class Connection:
 
     def drop(self, pending: object) -> None:
         """Remove `pending` from the responses that are owed: it cannot be made."""
-        self._owed.remove(pending)
+        self._owed_responses.remove(pending)
 
     # What comes next.
 
     def end_turn(self, is_memory_short: bool = False) -> Step:
-        """Say what to do, after the output was sent. `is_memory_short`: keep no more memory than necessary."""
-        owed, buffer, left = self._owed, self._buffer, self._left
+        """Return what the shell does next, after it has sent the output. `is_memory_short`: keep no more memory than
+        necessary."""
+        owed, buffer, left = self._owed_responses, self._buffer, self._frames_left_in_turn
         if not owed or self._pipelined_api != _NO_API:
             buffer.release()
             if is_memory_short:
                 buffer.shrink()
         if left < _MAX_AT_ONCE:
             self.finished_at_ms = self.active_at_ms
-            self._left = _MAX_AT_ONCE
+            self._frames_left_in_turn = _MAX_AT_ONCE
         self.is_cut_short = not left
         if not owed and self.violation is not None:
             return CLOSE
@@ -303,34 +310,34 @@ class Connection:
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether the peer waits for an answer that comes later."""
-        return bool(self._owed)
+        """Whether the peer waits for a response that comes later."""
+        return bool(self._owed_responses)
 
     # Memory.
 
     @property
     def waiting_bytes(self) -> int:
-        """Received, and not given as a frame."""
+        """The number of bytes that were received and not returned as frames."""
         return self._buffer.waiting_bytes
 
     def frame_bytes(self) -> int:
-        """What the next frame needs in all, whole or not; 0 if that cannot be seen."""
+        """The size of the next frame, whether it is complete or not; 0 if its size was not received."""
         return self._buffer.frame_bytes()
 
     def has_space(self) -> bool:
-        """False if there is no byte to read into, and the owner of the buffer gives none."""
+        """Whether bytes can be received; False if the buffer is full and its owner allows it no more memory."""
         return self._buffer.has_space()
 
     def give_back(self) -> None:
-        """Keep no more memory than what every connection has, if what has come needs no more."""
+        """Shrink the buffer to the size that every connection has, if the received bytes fit into it."""
         self._buffer.shrink()
 
     # Ending.
 
     def lose(self) -> Iterator[object]:
-        """The peer has gone: what stands for the answers that are owed, in their order."""
+        """Return the pending responses that are owed, in their order: the peer has disconnected."""
         self._buffer.disown()
-        return (one for one in self._owed if not isinstance(one, list))
+        return (one for one in self._owed_responses if not isinstance(one, list))
 
 
 def _api_of(frame: Frame) -> int:

@@ -29,7 +29,7 @@ class ConnectionRefused(Exception):
 
 
 class ConnectionHeld(Exception):
-    """The connection is to be closed, and not before so many milliseconds have passed."""
+    """The connection must be closed, but not before so many milliseconds have passed."""
 
     def __init__(self, hold_ms: int) -> None:
         super().__init__(f"connection_creation_rate: closed in {hold_ms} ms")

@@ -42,7 +42,8 @@ _ALL = sys.maxsize
 
 
 class RangeLost(Exception):
-    """The bytes cannot be had any more, and their size was promised to the peer: its connection must be cut."""
+    """The bytes of a file range cannot be read any more. Their size was announced to the peer, so its connection must
+    be closed."""
 
 
 class FilePlace(NamedTuple):
@@ -64,11 +65,11 @@ class InFile:
         raise NotImplementedError
 
     def read(self, size: int = _ALL) -> bytes:
-        """The first `size` of them, or all. Raises RangeLost."""
+        """Return the first `size` of these bytes, or all of them. Raises RangeLost."""
         raise NotImplementedError
 
     def behind(self, count: int) -> InFile:
-        """The rest, without the first `count` bytes."""
+        """Return the range without its first `count` bytes."""
         raise NotImplementedError
 
 
@@ -78,9 +79,9 @@ def read_ranges(answers: Iterable[object]) -> list[Buffer]:
 
 
 class FileSender:
-    """Of one connection. `close` when the transport has lost it."""
+    """Sends responses with file ranges over one connection. Call `close` when the connection is lost."""
 
-    __slots__ = ("_rest", "_socket", "_transport")
+    __slots__ = ("_socket", "_transport", "_unsent")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -90,26 +91,26 @@ class FileSender:
         # Whatever the transport cannot send at once makes it tell when it is sent, and not before.
         transport.set_write_buffer_limits(0, 0)
         # What is to be sent behind the piece that the transport has.
-        self._rest: deque[object] = deque()
+        self._unsent: deque[object] = deque()
 
     def __repr__(self) -> str:
-        return f"<FileSender to {self._socket.fileno()}, {len(self._rest)} buffers to go>"
+        return f"<FileSender to {self._socket.fileno()}, {len(self._unsent)} buffers to go>"
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is to be sent first."""
-        return bool(self._rest)
+        """Whether earlier bytes are not sent yet."""
+        return bool(self._unsent)
 
     def send(self, answers: Sequence[object]) -> None:
-        """Send them, or as much as the socket takes, and the rest with `go_on`. Raises RangeLost."""
-        is_first = not self._rest
-        self._rest += answers
+        """Send the buffers, or as much as the socket takes; `go_on` sends the rest. Raises RangeLost."""
+        is_first = not self._unsent
+        self._unsent += answers
         if is_first:
             self.go_on()
 
     def go_on(self) -> None:
-        """Send what the socket takes: the transport has sent its piece. Raises RangeLost."""
-        rest, transport = self._rest, self._transport
+        """Send as much as the socket takes: the transport has sent its part. Raises RangeLost."""
+        rest, transport = self._unsent, self._transport
         while rest and not transport.is_closing():
             if not transport.get_write_buffer_size():
                 self._fill_socket()
@@ -119,14 +120,14 @@ class FileSender:
                     return
 
     def flush(self) -> None:
-        """Give all of the rest to the transport, which is about to be closed. Raises RangeLost."""
-        rest = read_ranges(self._rest)
-        self._rest.clear()
+        """Write all of the rest to the transport, which is about to be closed. Raises RangeLost."""
+        rest = read_ranges(self._unsent)
+        self._unsent.clear()
         if rest and not self._transport.is_closing():
             self._transport.writelines(rest)
 
     def _fill_socket(self) -> None:
-        rest = self._rest
+        rest = self._unsent
         try:
             while rest:
                 first = rest[0]
@@ -135,7 +136,7 @@ class FileSender:
                 else:
                     # A header should not be a packet of its own, nor wake the peer.
                     sent = self._socket.send(cast("Buffer", first), socket.MSG_MORE if len(rest) > 1 else 0)
-                self._take(sent)
+                self._remove_sent(sent)
         except BlockingIOError:
             pass
         except OSError as problem:
@@ -155,27 +156,27 @@ class FileSender:
             raise RangeLost("the file ends before the range does")
         return sent
 
-    def _take(self, count: int) -> None:
+    def _remove_sent(self, count: int) -> None:
         """Remove `count` bytes, which have been sent, from the first buffer."""
-        first = cast("Buffer | InFile", self._rest[0])
+        first = cast("Buffer | InFile", self._unsent[0])
         if count == len(first):
-            self._rest.popleft()
+            self._unsent.popleft()
         elif isinstance(first, InFile):
-            self._rest[0] = first.behind(count)
+            self._unsent[0] = first.behind(count)
         else:
-            self._rest[0] = memoryview(first)[count:]
+            self._unsent[0] = memoryview(first)[count:]
 
     def _take_piece(self) -> Buffer:
-        first = cast("Buffer | InFile", self._rest[0])
+        first = cast("Buffer | InFile", self._unsent[0])
         if not isinstance(first, InFile):
-            self._rest.popleft()
+            self._unsent.popleft()
             return first
         piece = first.read(_PIECE_BYTES)
-        self._take(len(piece))
+        self._remove_sent(len(piece))
         return piece
 
     def close(self) -> None:
-        self._rest.clear()
+        self._unsent.clear()
         self._socket.detach()
 
 

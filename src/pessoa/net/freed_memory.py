@@ -25,7 +25,8 @@ _LARGEST_KEPT_BYTES = 16 * 1024 * 1024
 
 
 def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
-    """Make the C library keep so much freed memory; return whether it can. Only glibc needs it, and has the setting."""
+    """Let the C library keep `kept_bytes` of freed memory; return whether it can. Only glibc needs and has this
+    setting."""
     from ctypes import CDLL
 
     try:
@@ -36,7 +37,7 @@ def keep_freed_memory(kept_bytes: int = KEPT_BYTES) -> bool:
 
 
 def return_freed_memory() -> bool:
-    """Give all freed memory to the kernel, wherever it lies. It takes some milliseconds."""
+    """Return all freed memory to the kernel. It takes some milliseconds."""
     from ctypes import CDLL
 
     try:
@@ -47,8 +48,8 @@ def return_freed_memory() -> bool:
 
 
 def bound_arenas(count: int) -> bool:
-    """Let threads share so many arenas: each has freed memory of its own, which goes back late. For a process with many
-    short-lived threads; to be called before there are any."""
+    """Limit the number of malloc arenas to `count`, since each keeps freed memory of its own; return whether that was
+    possible. For a process with many short-lived threads; must be called before there are any."""
     from ctypes import CDLL
 
     try:

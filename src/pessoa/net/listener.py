@@ -98,7 +98,7 @@ class Listener:
         self.loop: asyncio.AbstractEventLoop
         # Whether a connection serves what it has read: answers that become ready meanwhile are made behind it.
         self._is_serving = False
-        self._settled: deque[tuple[ServerProtocol, Pending]] = deque()
+        self._ready_responses: deque[tuple[ServerProtocol, Pending]] = deque()
         self._drain_seconds = drain_seconds
         self._sockets = sockets or SocketSettings()
         self._network: Network = network if network is not None else SystemNetwork()
@@ -107,7 +107,7 @@ class Listener:
         self._sweeper: Timer | None = None
         # Those that were being closed at the last sweep.
         self._closing: frozenset[ServerProtocol] = frozenset()
-        self._emptied: asyncio.Event | None = None
+        self._all_closed: asyncio.Event | None = None
 
     def __repr__(self) -> str:
         return f"<Listener {self.address}: {len(self.connections)} connections>"
@@ -151,12 +151,12 @@ class Listener:
         assert self._sweeper is not None
         self._sweeper.cancel()
         self._socket.close()
-        self._emptied = asyncio.Event()
+        self._all_closed = asyncio.Event()
         self.end_connections()
         try:
             async with asyncio.timeout(self._drain_seconds):
                 if self.connections:
-                    await self._emptied.wait()
+                    await self._all_closed.wait()
         except TimeoutError:
             log.warning("%s: %s connections did not end in time and are cut", self.address, len(self.connections))
         for connection in self._in_order():
@@ -164,7 +164,8 @@ class Listener:
         await self._socket.wait_closed()
 
     def end_connections(self) -> None:
-        """Serve every connection up to the last whole request that has come, and end it; new ones may come."""
+        """Serve every connection up to the last whole request that was received, and close it; new connections are
+        accepted."""
         for connection in self._in_order():
             connection.drain()
 
@@ -178,37 +179,39 @@ class Listener:
             connection.abort()
 
     def _in_order(self) -> list[ServerProtocol]:
-        """The connections in the order of their ids: what a run does must not depend on where objects lie."""
+        """Return the connections in the order of their ids, so that a simulated run does not depend on the addresses of
+        objects."""
         return sorted(self.connections, key=lambda one: one.connection.id)
 
     def silences_ms(self) -> Iterator[tuple[int, int]]:
-        """When each connection last brought something or was answered, and for how long it has been silent; that is 0
-        while it waits for an answer."""
+        """Yield for each connection when it last received bytes or sent a response, and for how long it has been idle:
+        0 while a response is owed."""
         now_ms = self.now_ms()
         for one in self.connections:
             active_at_ms = one.connection.active_at_ms
             yield active_at_ms, 0 if one.is_in_progress else now_ms - active_at_ms
 
     def serve_turn(self, connection: ServerProtocol) -> None:
-        """Let a connection serve what has come, and then make the answers that this has made ready."""
+        """Let a connection serve the requests that were received, and then make the responses that these have made
+        ready."""
         self._is_serving = True
         try:
             connection.take_turn()
         finally:
             self._is_serving = False
-        if self._settled:
+        if self._ready_responses:
             self._settle_all()
 
     def settle(self, connection: ServerProtocol, pending: Pending) -> None:
         """Queue a pending response that can be made now. It is made when the request that completed it has been
         served."""
-        if not self._is_serving and not self._settled:
+        if not self._is_serving and not self._ready_responses:
             self.loop.call_soon(self._settle_all)
-        self._settled.append((connection, pending))
+        self._ready_responses.append((connection, pending))
 
     def _settle_all(self) -> None:
         # Connections that are answered may go on and settle others, which then queue up here.
-        settled, self._is_serving = self._settled, True
+        settled, self._is_serving = self._ready_responses, True
         try:
             while settled:
                 connection, pending = settled.popleft()
@@ -222,7 +225,7 @@ class Listener:
         """Count a new connection; return how many seconds it has to wait under the connection rate quota, None if it is
         refused."""
         self.connections.add(accepted)
-        if self._emptied is not None:
+        if self._all_closed is not None:
             # It was accepted in the turn of the loop in which the listener began to close.
             self.loop.call_soon(accepted.drain)
         connection = accepted.connection
@@ -250,8 +253,8 @@ class Listener:
         self.slow_readers.discard(lost)
         for quota in self.quotas:
             quota.leave(lost.connection.host)
-        if self._emptied is not None and not self.connections:
-            self._emptied.set()
+        if self._all_closed is not None and not self.connections:
+            self._all_closed.set()
         self._note_closed(lost.connection)
         # Again behind the cancelling of its requests: a step that one takes until then may begin a share session.
         self.loop.call_soon(self._note_closed, lost.connection)
@@ -276,7 +279,7 @@ class Listener:
                 log.info("%s has not authenticated in time and is closed", one.peer)
                 one.close_overdue()
         self._closing = frozenset(closing)
-        self.room.close_the_slow(now_ms)
+        self.room.close_slow_connections(now_ms)
         if self.room.take_freed_bytes() > _WORTH_RETURNING_BYTES:
             return_freed_memory()
         self._sweeper = self.clock.call_after_ms(_SWEEP_MS, self._sweep)

@@ -20,7 +20,7 @@ BACKLOG = 512
 
 
 class SocketSettings(NamedTuple):
-    """Of the sockets of a listener. Names are Kafka's."""
+    """Settings of the sockets of a listener. Names are Kafka's."""
 
     socket_send_buffer_bytes: int = SYSTEM_DECIDES
     socket_receive_buffer_bytes: int = SYSTEM_DECIDES
@@ -33,7 +33,7 @@ _SYSTEM_SETTINGS = SocketSettings()
 class ListeningSocket(Protocol):
     @property
     def port(self) -> int:
-        """The port that it listens on; port 0 asks for any free one."""
+        """The port that the socket listens on; configured port 0 is any free one."""
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -43,7 +43,8 @@ class ListeningSocket(Protocol):
 
 class Network(Protocol):
     async def connect(self, make_protocol: Callable[[], P], host: str, port: int) -> P:
-        """Return a protocol whose `connection_made` has been called. OSError if nothing listens there."""
+        """Connect, and return the protocol, whose `connection_made` has been called. Raises OSError if nothing listens
+        there."""
 
     async def listen(
         self,

@@ -33,27 +33,28 @@ class Observation(Protocol):
     """One request as seen by the watchers of requests (`broker.observers`): it ends with `end` or with `lose`."""
 
     def wait(self) -> None:
-        """The handler is done, and the response comes later."""
+        """Note that the handler has returned and the response comes later."""
 
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
-        """The response is made; None for a client that wants none."""
+        """Note the response; None for a client that wants none."""
 
     def lose(self) -> None:
         """Note that there will be no response: the connection has ended, or the request has failed."""
 
 
 class Charge(Protocol):
-    """What a request counts for in the quotas of its client (`broker.throttling`)."""
+    """The usage that a request is charged with in the quotas of its client (`broker.throttling`)."""
 
     def make(self, response: Callable[[], Message | None]) -> Message | None:
-        """Make the response, and say in it how long its client shall wait."""
+        """Make the response, with the throttle time of its client in it."""
 
     def lose(self) -> None:
-        """There will be no response: count what the request has used. It may be called more than once."""
+        """Charge what the request has used, since it gets no response. It may be called more than once."""
 
 
 class Pending:
-    """Awaitable by its method alone: a class that inherits from Awaitable makes every isinstance check slow."""
+    """A response that comes later. It is awaitable by its method alone: a class that inherits from Awaitable makes
+    every isinstance check slow."""
 
     __slots__ = ("_on_ready", "charge", "correlation_id", "is_ready", "lets_next_in", "observation", "version")
 
@@ -75,7 +76,7 @@ class Pending:
         return f"<{type(self).__name__} of request {self.correlation_id}{', ready' if self.is_ready else ''}>"
 
     def ready(self) -> None:
-        """The response can be made. It may be called more than once."""
+        """Note that the response can be made. It may be called more than once."""
         if not self.is_ready:
             self.is_ready = True
             # It refers to this object: whatever is kept here would have to be found by the garbage collector.
@@ -84,7 +85,7 @@ class Pending:
                 call()
 
     def when_ready(self, call: Callable[[], object]) -> None:
-        """Call this once, as soon as the response can be made; at once if it can be made already."""
+        """Call `call` once, as soon as the response can be made; at once if it can be made already."""
         if self.is_ready:
             call()
         else:
@@ -95,7 +96,7 @@ class Pending:
         raise NotImplementedError
 
     def frames(self) -> list[Buffer] | None:
-        """The response as it is sent."""
+        """Return the response as the buffers to send; None if the client wants none."""
         try:
             response = self.response() if self.charge is None else self.charge.make(self.response)
         except Exception:
@@ -108,7 +109,7 @@ class Pending:
         return frames
 
     def cancel(self) -> None:
-        """Give up the response, for which nothing waits any more."""
+        """Drop the response: nothing waits for it any more."""
         self._on_ready = None
         self._lose()
 

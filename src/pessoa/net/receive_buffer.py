@@ -46,14 +46,14 @@ _KEPT_BYTES = 2 * 1024 * 1024
 
 
 class Owner(Protocol):
-    """Accounts for the memory of a buffer: a connection."""
+    """The connection that accounts for the memory of a buffer."""
 
     def may_grow(self, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
         """Return whether the buffer may take `more_bytes` for a frame of `frame_bytes`. With `must` there is no byte
         left, and nothing can be read without them."""
 
     def has_grown(self, memory_bytes: int) -> None:
-        """Or shrunk: it has so much in all."""
+        """Note that the buffer now has `memory_bytes` in all; it may also have shrunk."""
 
 
 class ReceiveBuffer:
@@ -80,11 +80,11 @@ class ReceiveBuffer:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing waits in it, and no taken frame is in use."""
+        """Whether no bytes wait in the buffer, and no taken frame is in use."""
         return self._start == self._end and not self._is_lent
 
     def space(self) -> memoryview:
-        """Where the next bytes should be put; then say how many with `received`."""
+        """Return the memory for the next bytes; `received` must follow with their number."""
         size = len(self._data)
         if self._start == self._end and not self._is_lent:
             self._start = self._end = 0
@@ -94,7 +94,7 @@ class ReceiveBuffer:
         return self._view[self._end :]
 
     def has_space(self) -> bool:
-        """False if there is no byte to read into, and its owner gives none."""
+        """Whether bytes can be received; False if the buffer is full and its owner allows it no more memory."""
         size = len(self._data)
         return self._end < size or self.is_empty or self._make_room(size)
 
@@ -102,7 +102,8 @@ class ReceiveBuffer:
         self._end += count
 
     def take_frame(self) -> Frame | None:
-        """The bytes that hold the next whole frame, and the range in them; None if more bytes are needed."""
+        """Return the buffer that holds the next complete frame, and the frame's range in it; None if more bytes are
+        needed."""
         start = self._start
         available = self._end - start
         if available < SIZE_BYTES:
@@ -118,41 +119,41 @@ class ReceiveBuffer:
         return self._data, start, start + size
 
     def next_api(self) -> int:
-        """The API that the next frame asks for, whole or not; -1 if that cannot be seen."""
+        """Return the API key of the next frame, whether it is complete or not; -1 if it was not received."""
         if self._end - self._start < SIZE_BYTES + API_BYTES:
             return -1
         api: int = _read_size_and_api(self._data, self._start)[1]
         return api
 
     def frame_bytes(self) -> int:
-        """What the next frame needs in all, whole or not; 0 if that cannot be seen."""
+        """The size of the next frame, whether it is complete or not; 0 if its size was not received."""
         if self._end - self._start < SIZE_BYTES:
             return 0
         return SIZE_BYTES + int(_read_size(self._data, self._start)[0])
 
     def release(self) -> None:
-        """The frames taken so far are done with."""
+        """End the use of the frames taken so far; their memory may be overwritten."""
         self._is_lent = False
         if self._lent_bytes:
             self._lent_bytes = 0
-            self._tell()
+            self._report_memory()
         if len(self._data) > _KEPT_BYTES and self._start:
             capacity = self._capacity_wanted(len(self._data)) if self._start < self._end else INITIAL_BYTES
             if 2 * capacity <= len(self._data):
                 self._move(capacity)
 
     def disown(self) -> None:
-        """Account for its memory no more: without this, an owner and its buffer would keep each other alive."""
+        """Stop reporting memory to the owner: otherwise an owner and its buffer would keep each other alive."""
         self._owner = None
 
     def shrink(self) -> None:
-        """Give memory back that the waiting bytes do not need, unless a taken frame is in use."""
+        """Free memory that the waiting bytes do not need, unless a taken frame is in use."""
         waiting = self._end - self._start
         if len(self._data) > INITIAL_BYTES and waiting <= INITIAL_BYTES - _MIN_SPACE and not self._is_lent:
             self._move(INITIAL_BYTES)
 
     def _make_room(self, size: int) -> bool:
-        """Whether there is any now."""
+        """Make room for `size` bytes if the owner allows it; return whether there is any room now."""
         capacity = self._capacity_wanted(size)
         if capacity > size or (size - self._end < _MIN_SPACE and self._is_lent):
             more = capacity if self._is_lent else capacity - size
@@ -186,7 +187,7 @@ class ReceiveBuffer:
         return capacity
 
     def _move(self, capacity: int) -> None:
-        """Take the waiting bytes into a fresh buffer. Views of taken frames keep the old one alive."""
+        """Copy the waiting bytes into a new buffer. Views of taken frames keep the old one alive."""
         waiting = self._end - self._start
         if self._is_lent:
             self._lent_bytes += len(self._data)
@@ -194,8 +195,8 @@ class ReceiveBuffer:
         view = memoryview(fresh)
         view[:waiting] = self._view[self._start : self._end]
         self._data, self._view, self._start, self._end, self._is_lent = fresh, view, 0, waiting, False
-        self._tell()
+        self._report_memory()
 
-    def _tell(self) -> None:
+    def _report_memory(self) -> None:
         if self._owner is not None:
             self._owner.has_grown(len(self._data) + self._lent_bytes)

@@ -13,9 +13,10 @@ there is some: its sender waits, as for any receiver that is slow.
 - Taken in all: `limit_bytes`, one largest frame, and the little that every connection has without asking.
 - A quarter is for requests of usual size: whatever the large ones do, others go on.
 - While a connection waits (`is_short`), one that has served a request keeps nothing for its next one.
-- Where a connection waits for long, others that have room and have not finished a request meanwhile are closed
-  (`close_the_slow`): a few bytes now and then do not hold what others need. A connection that has sent all of a request
-  waits for its answer, and one that waits in line for room: neither is slow. Its time begins when it gets the room.
+- Where a connection waits for long, others that hold memory and have not finished a request meanwhile are closed
+  (`close_slow_connections`): a few bytes now and then do not hold what others need. A connection that has sent all of a
+  request and waits for its answer is not slow, nor is one that waits in line for memory: its time begins when it gets
+  the memory.
 
 Kafka's memory pool goes by the size that a peer announces, and has no limit unless one is set; here memory is counted
 as it is taken, and -1 is `DEFAULT_LIMIT_BYTES`.
@@ -37,7 +38,7 @@ PATIENCE_MS = 30_000
 
 
 class Holder(Protocol):
-    """A connection, as far as its memory is concerned."""
+    """A connection that holds memory for the requests it receives."""
 
     @property
     def peer(self) -> str: ...
@@ -49,10 +50,10 @@ class Holder(Protocol):
 
     @property
     def is_in_progress(self) -> bool:
-        """Whether it waits for an answer."""
+        """Whether the connection waits for a response."""
 
     def give_back(self) -> None:
-        """Keep no more than what every connection has, if it needs no more for what has come."""
+        """Shrink the buffer to the size that every connection has, if the received bytes fit into it."""
 
     def room_came(self) -> bool:
         """Read on if there is enough memory now; return False to wait further."""
@@ -66,7 +67,7 @@ class ReceiveRoom:
         self.taken_bytes = 0
         # The most that was taken since `take_freed_bytes`.
         self._most_bytes = 0
-        self._taken: dict[Holder, int] = {}
+        self._held_bytes: dict[Holder, int] = {}
         # Connections that wait: with large requests, and with requests of usual size.
         self._large: dict[Holder, None] = {}
         self._usual: dict[Holder, None] = {}
@@ -91,7 +92,7 @@ class ReceiveRoom:
             return True
         if not must:
             return False
-        for one in [one for one in self._taken if one is not holder]:
+        for one in [one for one in self._held_bytes if one is not holder]:
             one.give_back()
         if self._fits(more_bytes, frame_bytes):
             return True
@@ -100,18 +101,18 @@ class ReceiveRoom:
         return self._exception is holder
 
     def _fits(self, more_bytes: int, frame_bytes: int) -> bool:
-        exempt = 0 if self._exception is None else self._taken.get(self._exception, 0)
+        exempt = 0 if self._exception is None else self._held_bytes.get(self._exception, 0)
         limit_bytes = self.limit_bytes if frame_bytes <= USUAL_BYTES else self.limit_bytes * 3 // 4
         return more_bytes <= limit_bytes + exempt - self.taken_bytes
 
     def count(self, holder: Holder, taken_bytes: int) -> None:
         """Note that a connection holds `taken_bytes` in all; if that is less than before, let waiting connections
         in."""
-        before = self._taken.get(holder, 0)
+        before = self._held_bytes.get(holder, 0)
         if taken_bytes:
-            self._taken[holder] = taken_bytes
+            self._held_bytes[holder] = taken_bytes
         else:
-            self._taken.pop(holder, None)
+            self._held_bytes.pop(holder, None)
             if self._exception is holder:
                 self._exception = None
         self.taken_bytes += taken_bytes - before
@@ -121,8 +122,8 @@ class ReceiveRoom:
             self._let_in()
 
     def has(self, holder: Holder) -> bool:
-        """Whether it has any of this."""
-        return holder in self._taken
+        """Whether the connection holds any of this memory."""
+        return holder in self._held_bytes
 
     def wait(self, holder: Holder, frame_bytes: int, now_ms: int) -> None:
         """Queue a connection that needs memory for a frame of that size; its `room_came` is called when there may be
@@ -134,8 +135,8 @@ class ReceiveRoom:
         line[holder] = None
 
     def leave(self, holder: Holder) -> None:
-        """Remove a connection from the queue. Those behind it were not asked while it was the first, so they are asked
-        now."""
+        """Remove a connection from the queue, and offer memory to those after it, which were not asked while it was the
+        first."""
         for line in (self._large, self._usual):
             if holder in line:
                 del line[holder]
@@ -168,13 +169,13 @@ class ReceiveRoom:
         freed, self._most_bytes = self._most_bytes - self.taken_bytes, self.taken_bytes
         return freed
 
-    def close_the_slow(self, now_ms: int) -> None:
-        """Close connections that have kept others waiting for too long."""
+    def close_slow_connections(self, now_ms: int) -> None:
+        """Close connections that have held memory for too long while others waited for it."""
         # A connection that still waits after this has made the others give back what they do not need.
         self._let_in()
         if not self.is_short or now_ms - self._short_since_ms < PATIENCE_MS:
             return
-        for one in list(self._taken):
+        for one in list(self._held_bytes):
             waits = one.is_in_progress or one in self._large or one in self._usual
             if now_ms - one.finished_at_ms >= PATIENCE_MS and not waits:
                 log.warning("%s is too slow with a large request, and is closed: others wait for the memory", one.peer)

@@ -54,8 +54,8 @@ _JOINED_BYTES = 16 * 1024
 
 
 class Serve(Protocol):
-    """What is asked about every frame. The range is good until the answer is there, or until a `Pending` that lets the
-    next request in has been returned. None: the peer wants no answer."""
+    """Handles one frame and returns its response, a `Pending`, or None if the peer wants no response. The range of the
+    frame is valid until the response is made, or until a `Pending` was returned that lets the next request in."""
 
     def __call__(
         self, connection: Connection, data: bytearray, start: int, end: int, /
@@ -63,7 +63,7 @@ class Serve(Protocol):
 
 
 class ServerProtocol(asyncio.BufferedProtocol):
-    """One accepted connection. It is in its listener's `connections` from first to last byte."""
+    """One accepted connection. It is in its listener's `connections` while it is open."""
 
     __slots__ = (
         "_files",
@@ -131,7 +131,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
         self._go_on()
 
     def hold(self, hold_ms: int) -> None:
-        """Read and serve nothing, and close the connection in so many milliseconds."""
+        """Read and serve nothing, and close the connection in `hold_ms`."""
         listener = self._listener
         # What is read before reading is paused must not be served either.
         self.connection.mute(listener.now_ms() + 2 * hold_ms)
@@ -185,7 +185,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
     # Serving.
 
     def take_turn(self) -> None:
-        """Serve every request that may be served, send the answers, and do what comes next."""
+        """Serve every request that may be served, send the responses, and do what `end_turn` returns."""
         connection = self.connection
         serve = self.gate or self._listener.serve
         try:
@@ -251,7 +251,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
         pending.when_ready(partial(settle, pending))
 
     def settle(self, pending: Pending) -> None:
-        """Make the answer, and send it if its turn has come."""
+        """Make the response, and send it if all earlier ones are sent."""
         if self._transport is None:
             return
         connection = self.connection
@@ -307,7 +307,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
             transport.writelines(buffers)
 
     def _send_files(self, answers: Sequence[Buffer] = ()) -> None:
-        """Send these behind what is still to be sent from files."""
+        """Send these buffers after what is still to be sent from files."""
         assert self._files is not None
         try:
             if answers:
@@ -318,7 +318,7 @@ class ServerProtocol(asyncio.BufferedProtocol):
             self._abort_for_lost(lost)
 
     def _flush_files(self) -> None:
-        """Our side is about to be closed: the transport gets everything that is still to be sent."""
+        """Write everything that is still to be sent to the transport, before our side is closed."""
         if self._files is not None and self._files.is_busy:
             try:
                 self._files.flush()
@@ -387,7 +387,8 @@ class ServerProtocol(asyncio.BufferedProtocol):
     # Ending.
 
     def drain(self) -> None:
-        """The listener closes: serve what has come, and end; with a request in progress, after its answer."""
+        """Serve the requests that were received, and then close: the listener closes. With a request in progress, after
+        its response."""
         connection = self.connection
         connection.is_draining = True
         connection.unmute(self._listener.now_ms())
@@ -397,7 +398,8 @@ class ServerProtocol(asyncio.BufferedProtocol):
             self._listener.serve_turn(self)
 
     def end(self) -> None:
-        """Close our side, after what was written has been sent; the peer closes the other, or has had its time."""
+        """Close our side after what was written has been sent. The connection is closed when the peer closes its side,
+        or after a time limit."""
         transport, listener = self._transport, self._listener
         if transport is None or self._is_ending or transport.is_closing():
             return

@@ -52,7 +52,7 @@ _ENDING_S = 0.5
 
 
 class PeerRefused(Exception):
-    """The handshake is fine, and the peer is not one that is let in."""
+    """The handshake succeeded, but this peer is not allowed to connect."""
 
 
 def refuse_expired(secured: ssl.SSLObject, now_ms: int) -> None:
@@ -66,7 +66,7 @@ def refuse_expired(secured: ssl.SSLObject, now_ms: int) -> None:
 
 
 class ServerTls(NamedTuple):
-    """What a listener needs for the connections that come from now on."""
+    """The TLS settings of a listener for new connections."""
 
     context: ssl.SSLContext
     # The principal of a peer by its certificate in DER, or None without one. Raises PeerRefused.
@@ -83,7 +83,8 @@ _SHAKING, _OPEN, _ENDING = _State
 
 
 class TlsConnection(asyncio.BufferedProtocol):
-    """`on_secured` is called when the handshake is done, `on_failed` with the reason if it fails or ends before."""
+    """TLS over a transport. `on_secured` is called when the handshake is done, `on_failed` with the reason if it fails
+    or the connection ends before."""
 
     __slots__ = (
         "_handshake_bytes",
@@ -110,7 +111,7 @@ class TlsConnection(asyncio.BufferedProtocol):
         on_secured: Callable[[ssl.SSLObject], None],
         on_failed: Callable[[str], None],
     ) -> None:
-        """With `handshakes` it is the side of a server."""
+        """With `handshakes` this is the server's side."""
         self._inner = inner
         self._make_ssl = make_ssl
         self._handshakes = handshakes
@@ -228,7 +229,7 @@ class TlsConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def give_up(self, why: str) -> None:
-        """The handshake has failed: say so, and end."""
+        """Send a TLS alert and close: the handshake has failed."""
         if self._state is not _SHAKING:
             return
         self._state = _ENDING
@@ -239,7 +240,8 @@ class TlsConnection(asyncio.BufferedProtocol):
         self._end_slowly()
 
     def _end_slowly(self) -> None:
-        """Close our side alone: a socket that is closed with something unread in it takes back what was sent."""
+        """Close our side alone. If a socket is closed with unread bytes in it, the kernel resets the connection and
+        discards what was sent."""
         transport = self._transport
         if transport.is_closing():
             return
@@ -306,7 +308,7 @@ class TlsConnection(asyncio.BufferedProtocol):
             self._flush()
 
     def writelines(self, buffers: Iterable[Buffer]) -> None:
-        """Small ones share a record."""
+        """Write the buffers; small ones share a TLS record."""
         if self._state is not _OPEN:
             return
         small: list[Buffer] = []
@@ -352,14 +354,14 @@ class TlsConnection(asyncio.BufferedProtocol):
         return self._transport.is_closing()
 
     def close(self) -> None:
-        self._say_goodbye()
+        self._send_close_notify()
         self._transport.close()
 
     def can_write_eof(self) -> bool:
         return self._transport.can_write_eof()
 
     def write_eof(self) -> None:
-        self._say_goodbye()
+        self._send_close_notify()
         self._transport.write_eof()
 
     def abort(self) -> None:
@@ -372,7 +374,7 @@ class TlsConnection(asyncio.BufferedProtocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
 
-    def _say_goodbye(self) -> None:
+    def _send_close_notify(self) -> None:
         was_open, self._state = self._state is _OPEN, _ENDING
         if was_open:
             assert self._ssl is not None

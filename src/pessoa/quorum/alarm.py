@@ -26,7 +26,7 @@ class Alarm:
         return f"<Alarm {'off' if self._task is None else f'at {self._deadline_ms} ms'}>"
 
     def set(self, deadline_ms: int) -> None:
-        """Ring at this time of the monotonic clock, or before it."""
+        """Call `ring` at `deadline_ms` of the monotonic clock, or earlier."""
         if self._task is not None:
             if self._deadline_ms <= deadline_ms:
                 return

@@ -24,11 +24,11 @@ VersionedRecord = tuple["Message", int]
 
 
 class UnknownMetadataRecord(Exception):
-    """The log holds a record of a newer Kafka. The image of the cluster would be wrong without it."""
+    """The log has a metadata record that this release does not know. The image would be wrong without it."""
 
 
 class MetadataBatch(NamedTuple):
-    """A batch of the metadata log, decoded. One that the quorum wrote about itself has no records, only offsets."""
+    """A decoded batch of the metadata log. A control batch has no records, only offsets."""
 
     last_offset: int
     epoch: int

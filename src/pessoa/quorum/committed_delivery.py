@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class CommittedDelivery:
-    """Listeners have seen exactly the batches below `applied_offset`."""
+    """Calls the listeners with committed batches. They have seen exactly the batches below `applied_offset`."""
 
     def __init__(self, uncommitted: UncommittedAppends) -> None:
         self.listeners: list[Callable[[MetadataBatch], None]] = []
@@ -38,10 +38,10 @@ class CommittedDelivery:
         self.on_commit: list[Callable[[MetadataBatch], None]] = []
         self.applied_offset = 0
         self._uncommitted = uncommitted
-        self._announced = LeaderAndEpoch(NO_NODE, -1)
+        self._announced_leader = LeaderAndEpoch(NO_NODE, -1)
 
     def __repr__(self) -> str:
-        return f"<CommittedDelivery: up to {self.applied_offset}, {self._announced}>"
+        return f"<CommittedDelivery: up to {self.applied_offset}, {self._announced_leader}>"
 
     def deliver(self, log: MetadataLog, end: int) -> bool:
         """Call the listeners with the batches below the high watermark. Return whether there were new ones."""
@@ -75,11 +75,11 @@ class CommittedDelivery:
     def announce_leadership(self, raft: Raft) -> bool:
         """Call the listeners if the leader or the epoch has changed. Return whether it has."""
         current = LeaderAndEpoch(raft.leader_id, raft.epoch)
-        if current == self._announced:
+        if current == self._announced_leader:
             return False
         if isinstance(raft.role, Leader) and self.applied_offset <= raft.role.progress.epoch_start_offset:
             return False
-        self._announced = current
+        self._announced_leader = current
         for listener in self.on_leadership:
             listener(current)
         return True

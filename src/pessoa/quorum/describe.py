@@ -48,7 +48,7 @@ def describe_quorum(quorum: RaftQuorum, request: DescribeQuorumRequest, version:
         return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
     role = quorum.raft.role
     if not isinstance(role, Leader):
-        refused = _refused(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        refused = _partition_error(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topics = [DescribeQuorumResponseTopicData(topic_name=METADATA_TOPIC, partitions=[refused])]
         return DescribeQuorumResponse(error_code=ErrorCode.NONE, error_message="", topics=topics)
     voters, now_ms = quorum.raft.voters, quorum.monotonic_ms()
@@ -123,10 +123,10 @@ def _voter_state(key: ReplicaKey, states: Mapping[int, ReplicaState]) -> Replica
 
 
 def _unknown(index: int) -> DescribeQuorumResponsePartitionData:
-    return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _partition_error(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _refused(index: int, code: ErrorCode) -> DescribeQuorumResponsePartitionData:
+def _partition_error(index: int, code: ErrorCode) -> DescribeQuorumResponsePartitionData:
     return DescribeQuorumResponsePartitionData(
         partition_index=index,
         error_code=code,

@@ -26,18 +26,18 @@ _WRITE_INTERVAL_MS = 1_000
 
 
 class DurableOffsetFile:
-    """`offset` is what the file says; 0 if it is missing or damaged."""
+    """The file with the offset up to which the metadata log is synced; `offset` is 0 if it is missing or damaged."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self.path = f"{directory}/{DURABLE_OFFSET_FILE}"
-        self.offset = self._read()
+        self.offset = self._read_offset()
         self._written_ms: int | None = None
 
     def __repr__(self) -> str:
         return f"<DurableOffsetFile {self.path} at {self.offset}>"
 
-    def _read(self) -> int:
+    def _read_offset(self) -> int:
         if not self._disk.exists(self.path):
             return 0
         text = self._disk.read_file(self.path)
@@ -55,7 +55,7 @@ class DurableOffsetFile:
             self._write(durable_end_offset, durable=False)
 
     def write_on_shutdown(self, durable_end_offset: int) -> None:
-        """On clean shutdown the file has the exact offset, however short ago the last write was."""
+        """Write the exact offset on clean shutdown, however short ago the last write was."""
         if durable_end_offset > self.offset:
             self._write(durable_end_offset, durable=False)
 
@@ -65,7 +65,7 @@ class DurableOffsetFile:
             self._write(offset, durable=True)
 
     def sync(self, least: int = 0) -> None:
-        """Write the offset, at least `least`, durably: nothing else would tell after a power loss what is missing."""
+        """Write the offset, at least `least`, durably: after a power loss only this file shows what is missing."""
         self._write(max(self.offset, least), durable=True)
 
     def _write(self, offset: int, *, durable: bool) -> None:

@@ -68,8 +68,8 @@ def render_bootstrap(records: Sequence[Message], now_ms: int) -> bytes:
 
 
 def read_bootstrap(disk: Disk, directory: str) -> list[Message]:
-    """The records that the directory was formatted with; those of this release where there is no such file. One that is
-    damaged is WrongDirectory: a cluster that began with something else would be another one."""
+    """Return the records that the directory was formatted with; those of this release if it has no bootstrap file.
+    Raises WrongDirectory if that file is damaged: a cluster that began with other records would be another one."""
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if not disk.exists(path):
         return bootstrap_records()
@@ -96,13 +96,11 @@ def format_metadata(
     initial_voters: VoterSet | None = None,
     first_records: Sequence[Message] = (),
 ) -> dict[str, MetaProperties]:
-    """Format what is not formatted, and say whose every directory is.
-
-    All directories must be of one cluster, the given one if one is given, and of this node. Without a cluster id the
-    directories' own is taken, or a new one made. `initial_voters` are the first of a quorum whose voters stand in the
-    log; if this node is one of them, its metadata log directory is the one that they name. `first_records` are what a
-    new cluster begins with besides what every one does.
-    """
+    """Format the directories that are not formatted, and return the `meta.properties` of each. All directories must be
+    of one cluster, the given one if one is given, and of this node. Without a cluster id the directories' own is taken,
+    or a new one made. `initial_voters` are the first of a quorum whose voters stand in the log; if this node is one of
+    them, its metadata log directory is the one that they name. `first_records` are written into the bootstrap file of a
+    new cluster, besides those that every cluster has."""
     paths = list(dict.fromkeys([*directories, metadata_directory]))
     known = {path: meta for path in paths if (meta := _read_meta(disk, path)) is not None}
     for path, meta in known.items():

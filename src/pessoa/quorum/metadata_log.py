@@ -60,7 +60,7 @@ _READ_BYTES = 1 << 20
 
 
 class CorruptMetadataLog(Exception):
-    """Something that was written down for good is gone or changed, and no other voter can be asked for it."""
+    """Records that were synced are lost or changed, and no other voter can be asked for them."""
 
 
 class MetadataLog:
@@ -73,7 +73,8 @@ class MetadataLog:
         now_ms: int,
         latest_epoch: int | None = None,
     ) -> None:
-        """Open it, or begin one. Everything in it is on the disk then. `latest_epoch` is what `quorum-state` says."""
+        """Open the log, or create it. Everything in it is on the disk then. `latest_epoch` is that of
+        `quorum-state`."""
         self.directory = directory
         self.history = VoterHistory(static)
         self._disk = disk
@@ -172,7 +173,8 @@ class MetadataLog:
         self.damaged_from, self.has_forgotten = None, True
 
     def damaged_copies(self) -> list[str]:
-        """The names of segments as they were before recovery truncated what had been synced of them."""
+        """Return the file names of the copies of segments that recovery made before it truncated synced records of
+        them."""
         return [name for name in self._disk.list(self.directory) if name.endswith(DAMAGED_SUFFIX)]
 
     def remove_damaged_copies(self) -> None:
@@ -188,7 +190,7 @@ class MetadataLog:
         for segment in self.partition.segments:
             for _, batch in segment.batches():
                 if batch.base_offset >= start:
-                    self._learn(batch)
+                    self._learn_from_control_batch(batch)
 
     def _read_stored_snapshot(self, snapshot: OffsetAndEpoch) -> SnapshotReader:
         """Return a reader of the snapshot. Raises CorruptMetadataLog if it is damaged or incomplete: only a whole file
@@ -206,7 +208,7 @@ class MetadataLog:
             "node an empty directory, so that it gets the metadata from the other controllers"
         )
 
-    def _learn(self, batch: RecordBatch) -> None:
+    def _learn_from_control_batch(self, batch: RecordBatch) -> None:
         if not batch.is_control:
             return
         for control in control_records(batch):
@@ -271,7 +273,7 @@ class MetadataLog:
     def append_control(self, messages: Sequence[QuorumMessage], epoch: int, now_ms: int) -> int:
         data = memoryview(build_quorum_batch(messages, timestamp=now_ms))
         last_offset = self.partition.append_own(data, epoch, now_ms).last_offset
-        self._learn(RecordBatch(data))
+        self._learn_from_control_batch(RecordBatch(data))
         return last_offset
 
     def append_fetched(self, data: memoryview, epoch: int, now_ms: int) -> None:
@@ -279,7 +281,7 @@ class MetadataLog:
         self.partition.append_as_follower(data, now_ms, epoch)
         for batch in batches(data):
             if batch.next_offset <= self.log_end_offset:
-                self._learn(batch)
+                self._learn_from_control_batch(batch)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
         self.durable_offset_file.lower_to(offset)
@@ -294,7 +296,7 @@ class MetadataLog:
         return memoryview(found.read() if found is not None else b"")
 
     def committed_from(self, offset: int) -> Iterator[RecordBatch]:
-        """The batches from `offset` up to the high watermark, read as they are asked for."""
+        """Yield the batches from `offset` up to the high watermark; each is read when it is asked for."""
         while offset < self.partition.high_watermark:
             found = self.partition.read(offset, _READ_BYTES, ReadUpTo.HIGH_WATERMARK).data
             if found is None or not found.size:
@@ -315,7 +317,7 @@ class MetadataLog:
             self.snapshots = sorted([*self.snapshots, snapshot])
 
     def restart_at(self, snapshot: OffsetAndEpoch, now_ms: int) -> SnapshotReader:
-        """A snapshot that came from the leader takes the place of everything."""
+        """Replace the whole log by a snapshot that was downloaded from the leader; return its reader."""
         reader = self.read_snapshot(snapshot)
         self.snapshot_taken(snapshot)
         self.durable_offset_file.lower_to(snapshot.offset)
@@ -326,7 +328,7 @@ class MetadataLog:
         return reader
 
     def clean(self, now_ms: int) -> None:
-        """Let go of what a later snapshot has too, by size and by age."""
+        """Remove segments and snapshots that a later snapshot makes superfluous, by size and by age."""
         while len(self.snapshots) > 1 and self._is_too_much(now_ms):
             oldest, following = self.snapshots[:2]
             # The log first: with the file gone and the log not cut, nothing would explain where it starts.

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 def opening_messages(leader_id: int, history: VoterHistory, granting: Sequence[int]) -> list[QuorumMessage]:
-    """`granting` are the ids of those whose votes have made it the leader."""
+    """Return the control records with which a new leader begins its epoch. `granting` are the ids of the voters that
+    elected it."""
     voters = history.voters
     version = 1 if history.kraft_version > KRAFT_VERSION_STATIC else 0
 
-    def named(ids: Sequence[int]) -> list[Voter]:
+    def voters_by_id(ids: Sequence[int]) -> list[Voter]:
         return [
             Voter(voter_id=one, voter_directory_id=voters.by_id[one].key.directory_id if version else ZERO_UUID)
             for one in ids
@@ -32,7 +33,7 @@ def opening_messages(leader_id: int, history: VoterHistory, granting: Sequence[i
         ]
 
     change = LeaderChangeMessage(
-        version=version, leader_id=leader_id, voters=named(voters.ids), granting_voters=named(granting)
+        version=version, leader_id=leader_id, voters=voters_by_id(voters.ids), granting_voters=voters_by_id(granting)
     )
     messages: list[QuorumMessage] = [change]
     if version and history.voters_offset < 0:

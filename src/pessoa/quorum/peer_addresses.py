@@ -23,20 +23,20 @@ class PeerAddresses:
         self._bootstrap = {
             _FIRST_BOOTSTRAP_ID - number: Address(host, port) for number, (host, port) in enumerate(bootstrap_servers)
         }
-        self._learned: dict[int, Address] = {}
+        self._learned_addresses: dict[int, Address] = {}
 
     def __repr__(self) -> str:
-        return f"<PeerAddresses: {len(self._bootstrap)} of bootstrap servers, learned {self._learned}>"
+        return f"<PeerAddresses: {len(self._bootstrap)} of bootstrap servers, learned {self._learned_addresses}>"
 
     @property
     def bootstrap_ids(self) -> tuple[int, ...]:
         return tuple(self._bootstrap)
 
     def learn(self, node_id: int, address: Address) -> None:
-        self._learned[node_id] = address
+        self._learned_addresses[node_id] = address
 
     def of(self, node_id: int, voters: VoterSet) -> Address | None:
         voter = voters.by_id.get(node_id)
         if voter is not None and voter.address is not None:
             return voter.address
-        return self._learned.get(node_id) or self._bootstrap.get(node_id)
+        return self._learned_addresses.get(node_id) or self._bootstrap.get(node_id)

@@ -28,7 +28,7 @@ log = logging.getLogger("pessoa.quorum")
 
 
 async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | Unanswered:
-    """The peer's answer, or why there is none that means anything."""
+    """Return the peer's reply, or why there is none that can be used."""
     address = quorum.endpoint_of(peer)
     if address is None:
         return Unanswered.GONE
@@ -54,7 +54,8 @@ async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | U
 
 
 async def download_snapshot(quorum: RaftQuorum, snapshot: OffsetAndEpoch) -> bool:
-    """Fetch a snapshot from the leader, piece by piece, into a file. Whether it is there, whole, with its name."""
+    """Fetch a snapshot from the leader, piece by piece, into a file. Return whether the file is complete and has its
+    name."""
     metadata_log, raft = quorum.log, quorum.raft
     leader_id, epoch = raft.leader_id, raft.epoch
     part = f"{metadata_log.directory}/{snapshot_name(snapshot)}.part"
@@ -93,7 +94,7 @@ def _is_whole(snapshot: OffsetAndEpoch, data: bytes) -> bool:
 async def _fetch_piece(
     quorum: RaftQuorum, address: Address, snapshot: OffsetAndEpoch, position: int
 ) -> tuple[memoryview, int] | None:
-    """The bytes from a position on, and the size of the whole; None if the leader does not have it."""
+    """Return the bytes of the snapshot from a position on, and its whole size; None if the leader does not have it."""
     partition = PartitionSnapshot(
         partition=0,
         current_leader_epoch=quorum.epoch,

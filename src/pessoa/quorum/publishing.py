@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class ImagePublisher:
-    """`listen` is for `quorum.listeners`. Subscribers are called in their order, with `delta.new` as the image."""
+    """Keeps the metadata image and publishes its changes. `listen` is for `quorum.listeners`. Subscribers are called in
+    their order, with `delta.new` as the image."""
 
     def __init__(self) -> None:
         self.loader = MetadataLoader()

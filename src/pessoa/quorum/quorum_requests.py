@@ -93,7 +93,7 @@ def fetch(quorum: RaftQuorum, request: FetchRequest, version: int) -> Message | 
     reply = quorum.raft.fetch(quorum.monotonic_ms(), wanted)
     quorum.step()
     if reply.is_readable:
-        reply = _read(quorum, wanted, reply)
+        reply = _read_records(quorum, wanted, reply)
         if not reply.records and quorum.high_watermark <= wanted.high_watermark and request.max_wait_ms > 0:
             return _fetch_later(quorum, wanted, reply, request.max_wait_ms, version)
     return _fetch_response(quorum, reply, version)
@@ -111,13 +111,13 @@ async def _fetch_later(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply, max_
             # It says who leads instead, and counts for nothing.
             reply = raft.fetch(quorum.monotonic_ms(), fetch)
             break
-        reply = _read(quorum, fetch, reply)
+        reply = _read_records(quorum, fetch, reply)
         if reply.records or quorum.high_watermark > fetch.high_watermark:
             break
     return _fetch_response(quorum, reply, version)
 
 
-def _read(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply) -> FetchReply:
+def _read_records(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply) -> FetchReply:
     if fetch.offset >= quorum.log_end_offset:
         return reply._replace(high_watermark=quorum.high_watermark)
     records = quorum.log.read(fetch.offset, quorum.settings.fetch_max_bytes)

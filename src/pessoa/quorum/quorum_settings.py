@@ -25,8 +25,8 @@ class LeaderAndEpoch(NamedTuple):
 
 
 class QuorumNode(NamedTuple):
-    """The node that takes part in the quorum. `listeners` are where this controller listens: a voter in the log keeps
-    the others informed of them, and with `auto_join` a controller becomes a voter by itself."""
+    """This node in the quorum. `listeners` are the addresses of this controller: a voter in the log keeps the others
+    informed of them, and with `auto_join` a controller becomes a voter by itself."""
 
     node_id: int
     cluster_id: str
@@ -55,7 +55,7 @@ class QuorumSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: object) -> QuorumSettings:
-        """From a broker's configuration, whose attributes have the names of the keys."""
+        """Return the settings in a broker's configuration, whose attributes have the names of the keys."""
         return cls(
             **{
                 name: getattr(config, name if name.startswith("metadata_") else f"controller_quorum_{name}")
@@ -65,14 +65,13 @@ class QuorumSettings(NamedTuple):
 
     @property
     def fetch_max_wait_ms(self) -> int:
-        """How long a leader may hold back an answer that has nothing new: Kafka's 500, and well within the time after
-        which it would be missed."""
+        """How long a leader holds a fetch that has nothing new: Kafka's 500 ms, and well below the fetch timeout."""
         return min(500, self.fetch_timeout_ms // 2)
 
     @property
     def timeouts(self) -> Timeouts:
-        """A timeout of 0, which Kafka accepts, is one of a millisecond: an election that is over when it begins would
-        begin again and again, and nothing else would have its turn."""
+        """The timeouts of the raft machine; those of elections and fetches are at least one millisecond. Kafka accepts
+        0, but an election that ends when it begins would begin again and again, and nothing else could run."""
         return Timeouts(
             max(1, self.election_timeout_ms),
             self.election_backoff_max_ms,

@@ -2,7 +2,7 @@
 
     append ──▶ log ──▶ fsync, and the followers' fsyncs ──▶ committed: listeners, in order ──▶ the future has the offset
 
-Every event goes to the machine, and then `_obey` does what it says:
+Every event goes to the machine, and then `_carry_out_ready` does what it says:
 
     events       requests (`quorum_requests`), responses (`ready_steps`), timers (`alarm`), syncs (`log_sync`), appends
     ready        `ready_steps` carries it out in its order: epoch and vote are on the disk before a message leaves
@@ -66,7 +66,8 @@ _RESIGN_MS = 1_000
 
 
 class RaftQuorum:
-    """`start` it, then `append` while it leads. Listeners have seen exactly the batches below `applied_offset`."""
+    """One member of the metadata quorum. `start` it, then `append` while it leads. Listeners have seen exactly the
+    batches below `applied_offset`."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class RaftQuorum:
         # Exchanges under way, in the order in which they began.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._waiters = Waiters(clock)
-        self._is_obeying = False
+        self._is_carrying_out = False
         self._log: MetadataLog | None = None
         self._raft: Raft | None = None
 
@@ -202,12 +203,12 @@ class RaftQuorum:
         )
         self._load_latest_snapshot()
         self._raft.start(now_ms, election)
-        self._obey()
+        self._carry_out_ready()
         if self._raft.is_leader:
             # No request is served yet, so none waits for this sync.
             self.log.partition.flush()
             self._raft.flushed(now_ms)
-            self._obey()
+            self._carry_out_ready()
         if self.node.is_controller and self.node.listeners:
             self.spawn(self._keep_membership())
 
@@ -228,7 +229,7 @@ class RaftQuorum:
         await self._sync.finish()
         if self._raft is not None and self.failure is None and self._raft.voters.ids != (self.node_id,):
             self._raft.resign(self._clock.monotonic_ms(), self._raft.epoch)
-            self._obey()
+            self._carry_out_ready()
             await self._wait_until_resigned()
         self._stop()
         await self._sync.finish()
@@ -238,7 +239,7 @@ class RaftQuorum:
             self._log.close()
 
     def abandon(self) -> None:
-        """Stop as a process that is killed: nothing more is sent or written."""
+        """Stop as a killed process does: nothing more is sent or written."""
         self._stop()
         self._sync.cancel()
         if self._log is not None:
@@ -282,7 +283,7 @@ class RaftQuorum:
         self._check_leading()
         last_offset = self.log.append_control(messages, self.epoch, self._clock.now_ms())
         self.note_voters()
-        self._obey()
+        self._carry_out_ready()
         self.wake()
         return last_offset
 
@@ -314,7 +315,7 @@ class RaftQuorum:
         """Stop leading that epoch, if this node does."""
         if self.is_working:
             self.raft.resign(self._clock.monotonic_ms(), epoch)
-            self._obey()
+            self._carry_out_ready()
 
     # Requests of other members.
 
@@ -333,15 +334,15 @@ class RaftQuorum:
     # Doing what the machine says.
 
     def step(self) -> None:
-        """Carry out what the machine wants after something went into it."""
+        """Carry out `Ready` after an input to the machine."""
         if self.is_working:
-            self._obey()
+            self._carry_out_ready()
 
-    def _obey(self) -> None:
-        if self._is_obeying:
+    def _carry_out_ready(self) -> None:
+        if self._is_carrying_out:
             # Called by a listener: the round that called the listener goes on with what is left.
             return
-        self._is_obeying = True
+        self._is_carrying_out = True
         try:
             while self._steps.carry_out() or self._deliver() or self._announce_leadership():
                 self.wake()
@@ -351,7 +352,7 @@ class RaftQuorum:
             self.fail(error)
             raise
         finally:
-            self._is_obeying = False
+            self._is_carrying_out = False
         if self.failure is None:
             self._sync.maybe_begin()
             self._set_alarm()
@@ -366,7 +367,7 @@ class RaftQuorum:
         return self._delivery.announce_leadership(raft)
 
     def note_voters(self) -> None:
-        """Tell the machine if the log has other voters than before."""
+        """Give the machine the voters of the log, if they have changed."""
         voters = self.log.history.voters
         if voters is not self.raft.voters:
             self.raft.voters_changed(self._clock.monotonic_ms(), voters)
@@ -374,7 +375,7 @@ class RaftQuorum:
     # Requests to other members.
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run this until it ends or the quorum is closed. An exception fails the quorum."""
+        """Run a coroutine until it ends or the quorum is closed. An exception fails the quorum."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._on_task_done)
@@ -399,7 +400,7 @@ class RaftQuorum:
         self._delivery.load_snapshot(reader)
 
     def snapshot_taken(self, snapshot: OffsetAndEpoch) -> None:
-        """A snapshot file has been written: delete what it makes superfluous. Raises DiskError."""
+        """Add a snapshot whose file was written, and delete what it makes superfluous. Raises DiskError."""
         if not self.is_closed:
             self.log.snapshot_taken(snapshot)
             self.log.clean(self._clock.now_ms())
@@ -420,7 +421,7 @@ class RaftQuorum:
         await self._clock.wait_ms(duration_ms)
 
     async def wait_for_change(self, deadline_ms: int) -> bool:
-        """Wait until `wake` is called. Return False if it is not, up to the deadline on the monotonic clock."""
+        """Wait until `wake` is called. Return False if it is not called before the deadline on the monotonic clock."""
         return not self.is_closed and await self._waiters.wait(deadline_ms)
 
     def wake(self) -> None:
@@ -439,7 +440,7 @@ class RaftQuorum:
             except AssertionError as impossible:
                 self.fail(impossible)
                 raise
-            self._obey()
+            self._carry_out_ready()
 
     # Failing.
 

@@ -38,7 +38,7 @@ class ReadySteps:
         return f"<ReadySteps{' while a snapshot is downloaded' if self._is_downloading else ''}>"
 
     def carry_out(self) -> bool:
-        """Do what the machine wants done. Return whether there was something."""
+        """Carry out the machine's `Ready`. Return whether there was anything to do."""
         quorum, raft = self._quorum, self._quorum.raft
         ready = raft.take_ready()
         if ready.persist is not None:

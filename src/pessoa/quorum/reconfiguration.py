@@ -172,7 +172,7 @@ async def _change(quorum: RaftQuorum, voters: VoterSet, deadline_ms: int, *, wai
 
 
 async def _supported_levels(quorum: RaftQuorum, address: Address) -> tuple[int, int] | None:
-    """The levels of kraft.version that a node can work with; None if it does not answer."""
+    """Return the levels of kraft.version that a node supports; None if it does not answer."""
     request = ApiVersionsRequest(client_software_name="pessoa", client_software_version="1")
     try:
         response = await quorum.send(*address, request)

@@ -45,7 +45,7 @@ def snapshot_name(snapshot: OffsetAndEpoch) -> str:
 
 
 def snapshots_among(names: Iterable[str]) -> list[OffsetAndEpoch]:
-    """The snapshots that these files are, oldest first."""
+    """Return the snapshots that have a file among `names`, oldest first."""
     found = (match for name in names if (match := _NAME.fullmatch(name)))
     return sorted(OffsetAndEpoch(int(match[1]), int(match[2])) for match in found)
 
@@ -58,7 +58,7 @@ def render_snapshot(
     kraft_version: int = KRAFT_VERSION_STATIC,
     voters: VoterSet | None = None,
 ) -> Iterator[bytes | bytearray]:
-    """The pieces of the file, in order."""
+    """Yield the pieces of a snapshot file, in order."""
     head: list[QuorumMessage] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
     if kraft_version > KRAFT_VERSION_STATIC:
         head.append(KRaftVersionRecord(version=0, kraft_version=kraft_version))
@@ -101,8 +101,8 @@ def adopt_part(disk: Disk, directory: str, snapshot: OffsetAndEpoch) -> None:
 
 
 class SnapshotReader:
-    """A snapshot, read as batches. What the quorum says about itself is known at once, and that nothing has changed
-    since it was written: InvalidBatch where something has."""
+    """A snapshot, read as batches. Its control records are read, and its CRCs checked, when it is opened: InvalidBatch
+    if it is damaged."""
 
     def __init__(self, snapshot: OffsetAndEpoch, data: bytes) -> None:
         self.snapshot = snapshot
@@ -117,9 +117,9 @@ class SnapshotReader:
                 raise InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"the checksum of {batch!r} is wrong")
             if batch.is_control:
                 for control in control_records(batch):
-                    self._learn(control.message)
+                    self._learn_from_control_record(control.message)
 
-    def _learn(self, message: object) -> None:
+    def _learn_from_control_record(self, message: object) -> None:
         match message:
             case SnapshotHeaderRecord():
                 self.last_timestamp_ms = message.last_contained_log_timestamp

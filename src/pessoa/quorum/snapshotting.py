@@ -30,14 +30,15 @@ log = logging.getLogger("pessoa.quorum")
 
 
 class SnapshotTaker:
-    """`listen` stands behind the publisher's in `quorum.listeners`: it looks at the image that came of a batch."""
+    """Writes snapshots of the image when they are due. `listen` stands after the publisher's in `quorum.listeners`,
+    since it needs the image that a batch has led to."""
 
     def __init__(self, quorum: RaftQuorum, publisher: ImagePublisher) -> None:
         self._quorum = quorum
         self._publisher = publisher
         self._bytes = 0
         self._last_ms: int | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._write_task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<SnapshotTaker: {self._bytes} bytes since the last>"
@@ -47,13 +48,13 @@ class SnapshotTaker:
         now_ms = self._quorum.monotonic_ms()
         if self._last_ms is None:
             self._last_ms = now_ms
-        if self._writing is not None or not self._is_due(now_ms):
+        if self._write_task is not None or not self._is_due(now_ms):
             return
         image = self._publisher.loader.image
         if image.offset != batch.last_offset or self._publisher.loader.in_transaction:
             return
         self._bytes, self._last_ms = 0, now_ms
-        self._writing = asyncio.get_running_loop().create_task(self._write(image, batch.append_time_ms))
+        self._write_task = asyncio.get_running_loop().create_task(self._write(image, batch.append_time_ms))
 
     def _is_due(self, now_ms: int) -> bool:
         settings = self._quorum.settings
@@ -81,9 +82,9 @@ class SnapshotTaker:
         except DiskError as error:
             quorum.fail(error)
         finally:
-            self._writing = None
+            self._write_task = None
 
     async def close(self) -> None:
-        """Wait for the one that is being written; before the quorum is closed."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        """Wait for the snapshot that is being written; call it before the quorum is closed."""
+        if self._write_task is not None:
+            await asyncio.wait([self._write_task])

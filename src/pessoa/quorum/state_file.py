@@ -35,7 +35,7 @@ _WHAT_TO_DO = (
 
 
 class CorruptQuorumState(Exception):
-    """The file is there and cannot be read. To go on without it could mean to vote twice in one epoch."""
+    """The `quorum-state` file is damaged. A node that went on without it could vote twice in one epoch."""
 
 
 def election_of(state: QuorumStateData) -> ElectionState:
@@ -44,7 +44,7 @@ def election_of(state: QuorumStateData) -> ElectionState:
 
 
 def state_of(election: ElectionState, node_id: int, history: VoterHistory) -> tuple[QuorumStateData, int]:
-    """What this node writes down, and in which version."""
+    """Return the content of `quorum-state` for this node, and the version in which it is written."""
     has_static_voters = history.kraft_version == KRAFT_VERSION_STATIC
     voted = election.voted
     state = QuorumStateData(
@@ -73,7 +73,7 @@ def render_quorum_state(state: QuorumStateData, version: int) -> bytes:
 
 
 def parse_quorum_state(data: bytes, file_name: str = QUORUM_STATE_FILE) -> tuple[QuorumStateData, int]:
-    """The state, and the version it was written in."""
+    """Return the state and the version in which it was written."""
     try:
         fields = json.loads(data)
         version = int(fields["data_version"])
@@ -90,16 +90,16 @@ def parse_quorum_state(data: bytes, file_name: str = QUORUM_STATE_FILE) -> tuple
             current_voters=voters,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptQuorumState(f"{file_name} is damaged: {_shown(data)} says nothing. {_WHAT_TO_DO}") from error
+        raise CorruptQuorumState(f"{file_name} is damaged: {_excerpt(data)} says nothing. {_WHAT_TO_DO}") from error
     return state, version
 
 
-def _shown(data: bytes) -> str:
+def _excerpt(data: bytes) -> str:
     return repr(data[:60]) if data else "an empty file"
 
 
 def read_quorum_state(disk: Disk, path: str) -> QuorumStateData | None:
-    """None where this node has never taken part in an election."""
+    """Return the stored state; None if this node has never taken part in an election."""
     if not disk.exists(path):
         return None
     return parse_quorum_state(disk.read_file(path), path)[0]

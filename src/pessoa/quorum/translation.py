@@ -35,7 +35,7 @@ from pessoa.wire.schema import Message
 
 
 class Refused(Exception):
-    """The request or response as a whole is not for this quorum."""
+    """The request or response is not for this quorum: another cluster, topic or partition."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -43,7 +43,7 @@ class Refused(Exception):
 
 
 class Introduction(NamedTuple):
-    """What a member says of itself in its requests."""
+    """The cluster id, listeners and fetch limits that a member puts into its requests."""
 
     cluster_id: str
     listeners: Mapping[str, Address]
@@ -304,7 +304,7 @@ def _fetch_reply(response: fetch_api.FetchResponse) -> FetchReply:
 
 
 def addresses_in(response: Message) -> Iterable[tuple[int, Address]]:
-    """Where members are, as a response names them."""
+    """Yield the ids and addresses of members that a response names."""
     return [(one.node_id, Address(one.host, one.port)) for one in getattr(response, "node_endpoints", ())]
 
 

@@ -20,7 +20,7 @@ class QuorumFailed(Exception):
 
 
 class NotLeader(Exception):
-    """This node does not lead the quorum, or has stopped while an append waited."""
+    """This node does not lead the quorum, or stopped leading while an append waited."""
 
 
 class UncommittedAppend(NamedTuple):
@@ -55,7 +55,7 @@ class UncommittedAppends:
         return self._appends[0].base_offset if self._appends else default
 
     def are_of_epoch(self, epoch: int) -> bool:
-        """Whether the first of them, and so all, were appended in that epoch."""
+        """Return whether the first append, and so all of them, was made in that epoch."""
         return self._appends[0].batch.epoch == epoch
 
     def fail(self, error: Exception) -> None:

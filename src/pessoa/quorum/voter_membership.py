@@ -28,7 +28,7 @@ log = logging.getLogger("pessoa.quorum")
 
 
 async def keep_membership(quorum: RaftQuorum) -> None:
-    """Runs as long as the quorum does."""
+    """Add this node to the voters, or update its entry, whenever that is necessary, as long as the quorum runs."""
     while True:
         await quorum.wait_ms(quorum.settings.fetch_timeout_ms)
         request = wanted_change(quorum)

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def memory_of(metadata_log: MetadataLog, own: ReplicaKey, latest_epoch: int | None, now_ms: int) -> Memory:
-    """`latest_epoch` is that of `quorum-state`, None where there is none. CorruptMetadataLog where only this node could
-    know better."""
+    """Return whether this voter's log still has everything that the voter has acknowledged. `latest_epoch` is that of
+    `quorum-state`, None if there is none. Raises CorruptMetadataLog if records are lost and no other voter can have
+    them."""
     voters = metadata_log.history.voters
     is_alone = voters.has(own) and len(voters) == 1
     if metadata_log.damaged_from is not None:
@@ -31,13 +32,13 @@ def memory_of(metadata_log: MetadataLog, own: ReplicaKey, latest_epoch: int | No
             metadata_log.forget_damage(now_ms)
             voters = metadata_log.history.voters
         elif metadata_log.is_displaced:
-            raise CorruptMetadataLog(_displaced(metadata_log))
+            raise CorruptMetadataLog(_displaced_batch_message(metadata_log))
         elif latest_epoch is not None and metadata_log.last_epoch > latest_epoch + MAX_EPOCH_LEAP:
-            raise CorruptMetadataLog(_out_of_reach(metadata_log, latest_epoch))
+            raise CorruptMetadataLog(_impossible_epoch_message(metadata_log, latest_epoch))
     voter = voters.by_id.get(own.id)
     if metadata_log.has_forgotten:
         if is_alone:
-            raise CorruptMetadataLog(_alone(metadata_log))
+            raise CorruptMetadataLog(_lost_log_message(metadata_log))
         # The leader has what was damaged. Whether this node is a voter may be among what it has forgotten.
         metadata_log.remove_damaged_copies()
         return Memory.DAMAGED
@@ -50,29 +51,29 @@ def memory_of(metadata_log: MetadataLog, own: ReplicaKey, latest_epoch: int | No
     return Memory.WHOLE
 
 
-def _alone(metadata_log: MetadataLog) -> str:
+def _lost_log_message(metadata_log: MetadataLog) -> str:
     synced = metadata_log.durable_offset_file
     return (
         f"{metadata_log.directory} ends at {metadata_log.log_end_offset} and was synced up to {synced.offset}: the "
         "disk has lost or changed what this controller, the only voter, had acknowledged. Restore the directory from a "
-        f"copy, or delete {synced.path} to go on without what is missing{_kept(metadata_log)}"
+        f"copy, or delete {synced.path} to go on without what is missing{_damaged_copies_sentence(metadata_log)}"
     )
 
 
-def _displaced(metadata_log: MetadataLog) -> str:
+def _displaced_batch_message(metadata_log: MetadataLog) -> str:
     return (
         f"{metadata_log.directory} has another batch at {metadata_log.damaged_from} than belongs there: the disk has "
         "changed what this controller, the only voter, had acknowledged. Restore the directory from a "
-        f"copy{_kept(metadata_log)}"
+        f"copy{_damaged_copies_sentence(metadata_log)}"
     )
 
 
-def _kept(metadata_log: MetadataLog) -> str:
+def _damaged_copies_sentence(metadata_log: MetadataLog) -> str:
     names = metadata_log.damaged_copies()
     return f". The damaged segments are kept as {', '.join(names)}" if names else ""
 
 
-def _out_of_reach(metadata_log: MetadataLog, latest_epoch: int) -> str:
+def _impossible_epoch_message(metadata_log: MetadataLog, latest_epoch: int) -> str:
     return (
         f"{metadata_log.directory} has batches of epoch {metadata_log.last_epoch}, and the latest epoch of this "
         f"controller, the only voter, was {latest_epoch}: the disk has changed one of both. Restore the directory from "

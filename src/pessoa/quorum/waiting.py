@@ -21,7 +21,7 @@ class Waiters:
         return f"<Waiters: {len(self._waiters)}>"
 
     async def wait(self, deadline_ms: int) -> bool:
-        """Wait until `wake` is called. Return False if it is not, up to the deadline on the monotonic clock."""
+        """Wait until `wake` is called. Return False if it is not called before the deadline on the monotonic clock."""
         remaining_ms = deadline_ms - self._clock.monotonic_ms()
         if remaining_ms <= 0:
             return False

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Divergence(NamedTuple):
-    """Why a fetch cannot go on from its offset: the logs diverge after `diverging`, or only `snapshot` has it."""
+    """Why a replica cannot fetch from its offset: its log diverges after `diverging`, or only `snapshot` still has that
+    offset."""
 
     diverging: OffsetAndEpoch | None = None
     snapshot: OffsetAndEpoch | None = None

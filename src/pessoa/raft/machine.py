@@ -61,7 +61,7 @@ MAX_EPOCH_LEAP = 1 << 20
 
 
 class Raft(Member):
-    """A member that is given its inputs, one at a time. After each, `take_ready`."""
+    """The raft state machine of one member. It takes one input at a time; call `take_ready` after each."""
 
     def take_ready(self) -> Ready:
         ready, self._ready = self._ready, Ready()
@@ -104,7 +104,8 @@ class Raft(Member):
         self.tick(now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due. Nothing is due afterwards: the shell rings at `deadline_ms`, and would ring for ever."""
+        """Do what is due at `now_ms`. Nothing is due afterwards, or the shell, which calls this at `deadline_ms`, would
+        call it for ever."""
         match self.role:
             case Unattached(election_ms, _) if election_ms <= now_ms:
                 self._become_prospective(now_ms)
@@ -131,7 +132,7 @@ class Raft(Member):
         )
 
     def resign(self, now_ms: int, epoch: int) -> None:
-        """Stop leading that epoch, if that is what this member does."""
+        """Stop leading `epoch`, if this member leads it."""
         if self.is_leader and epoch == self.epoch:
             self._resign(now_ms)
             self._send_due(now_ms)
@@ -176,7 +177,7 @@ class Raft(Member):
                 self._detach(now_ms, self.epoch)
 
     def snapshot_loaded(self, now_ms: int) -> None:
-        """The log now begins with the snapshot that `Ready` asked for."""
+        """Continue after the log was replaced by the snapshot that `Ready` asked for."""
         self._awaits_snapshot = False
         snapshot = self._log.latest_snapshot
         assert snapshot is not None
@@ -190,15 +191,13 @@ class Raft(Member):
         self._send_due(now_ms)
 
     def snapshot_progressed(self, now_ms: int) -> None:
-        """The leader has sent a piece of the snapshot, so it is well."""
+        """Note that the leader is alive: it has sent a piece of the snapshot."""
         if isinstance(self.role, Follower):
             self.role.silence_ms = now_ms + self._timeouts.fetch_timeout_ms
 
     def fetch_again(self, now_ms: int) -> None:
-        """The snapshot could not be had, or the records were damaged: ask once more, after a while.
-
-        A download may end under a later leader than it began under. The fetch from that one is on its way then.
-        """
+        """Fetch again after the retry backoff: the snapshot could not be downloaded, or the records were damaged. A
+        download may end under a later leader than it began under, from which a fetch is in flight already."""
         self._awaits_snapshot = False
         if isinstance(self.role, Follower) and self.role.fetching.in_flight is None:
             self.role.fetching.due_ms = now_ms + self._timeouts.retry_backoff_ms
@@ -225,7 +224,7 @@ class Raft(Member):
         return VoteReply(ErrorCode.NONE, self.epoch, self.leader_id, granted)
 
     def _may_vote_for(self, request: Vote) -> bool:
-        """Whether nothing but its log could speak against the candidate."""
+        """Return whether everything but its log allows a vote for the candidate."""
         role = self.role
         if self.memory is Memory.DAMAGED:
             return False
@@ -283,7 +282,7 @@ class Raft(Member):
         if divergence is not None:
             return answer._replace(diverging=divergence.diverging, snapshot=divergence.snapshot)
         if request.replica.id >= 0:
-            role.progress.fetched(request.replica, request.offset, self._log.log_end_offset, now_ms)
+            role.progress.note_fetch(request.replica, request.offset, self._log.log_end_offset, now_ms)
             role.progress.forget_observers(self.voters)
         role.requests.again(request.replica.id, now_ms + self._timeouts.fetch_timeout_ms // 2)
         if self.voters.has(request.replica):
@@ -295,7 +294,7 @@ class Raft(Member):
         moved."""
         if isinstance(self.role, Leader):
             progress = self.role.progress
-            progress.fetched(key, max(progress.end_offset_of(key), 0), NEVER, now_ms)
+            progress.note_fetch(key, max(progress.end_offset_of(key), 0), NEVER, now_ms)
             progress.forget_observers(self.voters)
 
     def _refuse_fetch(self, request: Fetch) -> FetchReply:
@@ -312,12 +311,12 @@ class Raft(Member):
         role = self.role
         if isinstance(request, Fetch):
             assert isinstance(reply, FetchReply)
-            self._fetched(now_ms, request, reply)
+            self._take_fetch_reply(now_ms, request, reply)
         elif self._is_news(reply):
             self._maybe_transition(now_ms, reply.epoch, reply.leader_id)
         elif request.epoch == self.epoch:
             if isinstance(role, Prospective | Candidate) and isinstance(reply, VoteReply):
-                self._count(now_ms, role, peer, request, reply)
+                self._count_vote(now_ms, role, peer, request, reply)
             elif isinstance(role, Leader) and isinstance(request, BeginEpoch):
                 role.requests.again(peer, now_ms + self._timeouts.fetch_timeout_ms // 2)
             elif isinstance(role, Resigned) and isinstance(request, EndEpoch):
@@ -347,7 +346,7 @@ class Raft(Member):
                 pass
 
     def _is_news(self, reply: Reply) -> bool:
-        """Whether the answer tells of an epoch or a leader that this member does not know."""
+        """Return whether the response names an epoch or a leader that this member does not know."""
         if reply.epoch == self.epoch:
             return self.leader_id == NO_NODE and reply.leader_id not in (NO_NODE, self.own.id)
         return reply.epoch > self.epoch and self._is_plausible(reply.epoch)
@@ -364,7 +363,9 @@ class Raft(Member):
     def _knows_nothing(self) -> bool:
         return self.epoch == 0 and self._log.log_end_offset == 0
 
-    def _count(self, now_ms: int, role: Prospective | Candidate, peer: int, request: Request, reply: VoteReply) -> None:
+    def _count_vote(
+        self, now_ms: int, role: Prospective | Candidate, peer: int, request: Request, reply: VoteReply
+    ) -> None:
         assert isinstance(request, Vote)
         if request.pre_vote != isinstance(role, Prospective) or peer not in self.voters.by_id:
             return
@@ -375,12 +376,12 @@ class Raft(Member):
         if not reply.granted:
             role.rejected.add(peer)
             if len(role.rejected) > len(self.voters) - self.voters.majority:
-                self._rejected(now_ms, role)
+                self._end_lost_election(now_ms, role)
         elif peer not in role.rejected:
             role.granted.add(peer)
             self._maybe_win(now_ms, role)
 
-    def _fetched(self, now_ms: int, request: Fetch, reply: FetchReply) -> None:
+    def _take_fetch_reply(self, now_ms: int, request: Fetch, reply: FetchReply) -> None:
         role = self.role
         fetching = role.fetching if isinstance(role, Follower | Unattached) else None
         is_awaited = fetching is not None and fetching.in_flight is request

@@ -171,7 +171,9 @@ class Member:
         """Become prospective: ask the voters whether they would elect this member, in the epoch as it is (pre-vote)."""
         assert self._may_become_candidate, f"{self!r} is no voter, or must not be one"
         self._awaits_snapshot = False
-        role = self.role = Prospective(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
+        role = self.role = Prospective(
+            now_ms + self._patience.election_ms(), Repeated(now_ms, *self._other_voter_ids())
+        )
         if self.is_voter:
             role.granted.add(self.own.id)
         self._maybe_win(now_ms, role)
@@ -180,7 +182,7 @@ class Member:
     def _become_candidate(self, now_ms: int) -> None:
         """Begin a new epoch as a candidate, with this member's own vote, and ask the other voters for theirs."""
         self._move(ElectionState(self.epoch + 1, NO_NODE, self.own))
-        role = self.role = Candidate(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()))
+        role = self.role = Candidate(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._other_voter_ids()))
         if self.is_voter:
             role.granted.add(self.own.id)
         self._maybe_win(now_ms, role)
@@ -194,7 +196,7 @@ class Member:
         else:
             self._lead(now_ms, tuple(sorted(role.granted)))
 
-    def _rejected(self, now_ms: int, role: Prospective | Candidate) -> None:
+    def _end_lost_election(self, now_ms: int, role: Prospective | Candidate) -> None:
         """End an election in which a majority cannot be reached any more; a candidate tries again after a backoff."""
         if isinstance(role, Prospective):
             self._lose(now_ms)
@@ -212,7 +214,7 @@ class Member:
     def _lead(self, now_ms: int, granting: tuple[int, ...]) -> None:
         progress = Progress(self.own, self._log.log_end_offset, now_ms)
         self._move(self.election._replace(leader_id=self.own.id))
-        self.role = Leader(progress, Repeated(now_ms, *self._others()))
+        self.role = Leader(progress, Repeated(now_ms, *self._other_voter_ids()))
         self._ready.opens_epoch = granting
         self._lost_elections = 0
         self._send_due(now_ms)
@@ -221,7 +223,9 @@ class Member:
         assert isinstance(self.role, Leader)
         # The state on the disk stays: the leader of an epoch must not be taken for a voter that could still vote in it.
         successors = self.role.progress.successors(self.voters)
-        self.role = Resigned(now_ms + self._patience.election_ms(), Repeated(now_ms, *self._others()), successors)
+        self.role = Resigned(
+            now_ms + self._patience.election_ms(), Repeated(now_ms, *self._other_voter_ids()), successors
+        )
 
     def _miss_leader(self, now_ms: int) -> None:
         if self._may_become_candidate:
@@ -307,5 +311,5 @@ class Member:
         if self._log.end_of_epoch(self.epoch - 1).offset < committed <= self._log.durable_end_offset:
             self.memory = Memory.WHOLE
 
-    def _others(self) -> list[int]:
+    def _other_voter_ids(self) -> list[int]:
         return [node_id for node_id in self.voters.ids if node_id != self.own.id]

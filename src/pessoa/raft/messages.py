@@ -27,21 +27,22 @@ class ReplicaKey(NamedTuple):
     directory_id: Uuid = ZERO_UUID
 
     def matches(self, other: ReplicaKey) -> bool:
-        """Whether it can be the same member; a directory that is not known does not tell them apart."""
+        """Return whether both can be the same member; a directory id that is not known matches any."""
         return self.id == other.id and (
             self.directory_id == other.directory_id or ZERO_UUID in (self.directory_id, other.directory_id)
         )
 
 
 class OffsetAndEpoch(NamedTuple):
-    """A place in the log: all before `offset`, the last of it written in `epoch`. It names a snapshot too."""
+    """An end offset, and the epoch of the last record before it. It also names a snapshot."""
 
     offset: int
     epoch: int
 
 
 class ElectionState(NamedTuple):
-    """What a member may never forget. Within one epoch there is at most one leader, and at most one vote."""
+    """The election state that a member must store durably. Within one epoch there is at most one leader, and at most
+    one vote."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -52,7 +53,8 @@ class ElectionState(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """ "Elect me in `epoch`", or with `pre_vote`: "I know of `epoch`; would you elect me in a later one?" """
+    """A vote request to elect the sender in `epoch`; with `pre_vote` it asks whether the peer would elect it in an
+    epoch after `epoch`."""
 
     epoch: int
     candidate: ReplicaKey
@@ -64,7 +66,7 @@ class Vote(NamedTuple):
 
 
 class BeginEpoch(NamedTuple):
-    """ "I lead `epoch`." """
+    """The BeginQuorumEpoch request: the sender leads `epoch`."""
 
     epoch: int
     leader_id: int
@@ -72,7 +74,8 @@ class BeginEpoch(NamedTuple):
 
 
 class EndEpoch(NamedTuple):
-    """ "I led `epoch` and stop." The successors are in the order in which they should try."""
+    """The EndQuorumEpoch request: the sender led `epoch` and resigns. The successors are in the order in which they
+    should become candidates."""
 
     epoch: int
     leader_id: int
@@ -80,7 +83,7 @@ class EndEpoch(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """ "What comes at `offset`?" From a voter it also says that everything before is on its disk."""
+    """A fetch of the records from `offset` on. From a voter it also says that everything before is on its disk."""
 
     epoch: int
     replica: ReplicaKey
@@ -109,8 +112,8 @@ class EpochReply(NamedTuple):
 
 
 class FetchReply(NamedTuple):
-    """Records, or why there are none: the logs part at `diverging`, or the log begins behind what is wanted and only a
-    snapshot has it."""
+    """The response to a fetch: records, or why there are none. The logs diverge at `diverging`, or the log starts after
+    the offset and only a snapshot has it."""
 
     error: ErrorCode
     epoch: int
@@ -128,7 +131,7 @@ class FetchReply(NamedTuple):
 
 
 class Unanswered(Enum):
-    """Why no answer has come."""
+    """Why a request has no response."""
 
     # Refused, or the connection has broken: the node is likely to be gone.
     GONE = "gone"

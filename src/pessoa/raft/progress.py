@@ -37,7 +37,7 @@ class ReplicaProgress:
         # Where the leader's log ended when the replica fetched last.
         self._leader_end_at_last_fetch = UNKNOWN
 
-    def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def note_fetch(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         # KIP-836: a replica is caught up if it now has all that the leader had at the replica's previous fetch.
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -49,8 +49,8 @@ class ReplicaProgress:
 
 
 class Progress:
-    """The replicas that fetch from a leader, by id. `since_ms` is when it became the leader: before the first fetch of
-    a replica, its silence is counted from there."""
+    """The replicas that fetch from a leader, by id. `since_ms` is when it became the leader: for a replica that has not
+    fetched, the time since its last fetch counts from there."""
 
     def __init__(self, own: ReplicaKey, epoch_start_offset: int, since_ms: int) -> None:
         self.own = own
@@ -61,12 +61,12 @@ class Progress:
     def __repr__(self) -> str:
         return f"<Progress { ({one.key.id: one.end_offset for one in self.replicas.values()}) }>"
 
-    def fetched(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
+    def note_fetch(self, key: ReplicaKey, offset: int, leader_end_offset: int, now_ms: int) -> None:
         known = self.replicas.get(key.id)
         if known is None or not known.key.matches(key):
             # With another directory it is another replica.
             known = self.replicas[key.id] = ReplicaProgress(key)
-        known.fetched(offset, leader_end_offset, now_ms)
+        known.note_fetch(offset, leader_end_offset, now_ms)
 
     def forget_observers(self, voters: VoterSet) -> None:
         """Remove the observers whose last fetch is the longest ago, where more than `MAX_OBSERVERS` are known."""
@@ -112,7 +112,7 @@ class Progress:
         return contacts[needed - 1]
 
     def successors(self, voters: VoterSet) -> tuple[ReplicaKey, ...]:
-        """The other voters, those with the longest logs first."""
+        """Return the other voters, those with the longest logs first."""
         others = [voter.key for voter in voters if not voter.key.matches(self.own)]
         return tuple(sorted(others, key=lambda key: (-self.end_offset_of(key), key.id)))
 

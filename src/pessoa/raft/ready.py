@@ -20,12 +20,13 @@ class Timeouts(NamedTuple):
 
     @property
     def check_quorum_ms(self) -> int:
-        """Longer than a follower's patience: followers that still fetch should not lose a leader that is well."""
+        """How long a leader leads without fetches of a majority. It is longer than the fetch timeout of followers:
+        those that still fetch should not lose a leader that works."""
         return self.fetch_timeout_ms * 3 // 2
 
 
 class RaftLogView(Protocol):
-    """What the machine wants to know of its log."""
+    """The log of a member, as far as the raft machine reads it."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -42,10 +43,10 @@ class RaftLogView(Protocol):
     @property
     def latest_snapshot(self) -> OffsetAndEpoch | None: ...
     def end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch of this log up to the given one, and where it ends."""
+        """Return the largest epoch of this log up to the given one, and its end offset."""
 
     def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
-        """Whether the latest voters are the first without it, and stand where nothing is committed."""
+        """Return whether the latest voter set, which is not committed, is the first one without this member."""
 
 
 class Ready:

@@ -54,7 +54,7 @@ class Repeated:
 
 
 class Fetching:
-    """One fetch at a time: when the next is due, or the one that is on its way."""
+    """The fetches of a member, one at a time: when the next one is due, or the one in flight."""
 
     __slots__ = ("due_ms", "in_flight")
 
@@ -64,12 +64,12 @@ class Fetching:
 
     @property
     def deadline_ms(self) -> int:
-        """When a fetch has to be sent: never while one is on its way, so that this cannot stay due after `tick`."""
+        """When a fetch must be sent: never while one is in flight, so that `tick` leaves nothing due."""
         return self.due_ms if self.in_flight is None else NEVER
 
 
 class Unattached:
-    """Knows an epoch, and no leader of it."""
+    """Knows an epoch, but no leader of it."""
 
     __slots__ = __match_args__ = ("election_ms", "fetching")
 

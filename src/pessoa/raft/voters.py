@@ -52,7 +52,7 @@ class VoterSet:
 
     @classmethod
     def static(cls, addresses: Mapping[int, tuple[str, int]], listener_name: str) -> VoterSet:
-        """Voters that a configuration names."""
+        """Return the voters that a configuration names."""
         return cls(
             Voter(ReplicaKey(node_id), {listener_name: Address(*address)}) for node_id, address in addresses.items()
         )
@@ -77,7 +77,7 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """How many voters must agree."""
+        """How many voters a majority is."""
         return len(self.by_id) // 2 + 1
 
     def has(self, key: ReplicaKey) -> bool:
@@ -123,7 +123,8 @@ def voters_of(record: VotersRecord) -> VoterSet:
 
 
 def parse_dynamic_voter(text: str, listener: str) -> Voter:
-    """From `--initial-controllers`: id@host:port:directory. ValueError, in Kafka's words, if it is something else."""
+    """Return the voter in an entry of `--initial-controllers`: id@host:port:directory. Raises ValueError, with Kafka's
+    message, if it is something else."""
     node_id, at, rest = text.partition("@")
     if not at:
         raise ValueError("No @ found in dynamic voter string.")
@@ -153,7 +154,7 @@ def parse_dynamic_voter(text: str, listener: str) -> Voter:
 
 
 class VoterHistory:
-    """The voters and the level of kraft.version at every place of the log where they changed."""
+    """The voter sets and levels of kraft.version in the log, each with its offset."""
 
     def __init__(self, static: VoterSet) -> None:
         # Until the log says otherwise.
@@ -186,8 +187,8 @@ class VoterHistory:
         return next(known, KRAFT_VERSION_STATIC)
 
     def is_leaving(self, key: ReplicaKey, high_watermark: int) -> bool:
-        """Whether a change that may not be committed is about to remove this voter. There is at most one: a
-        leader writes the next when the last is committed."""
+        """Return whether a change that may not be committed removes this voter. There is at most one: a leader writes
+        the next change when the last is committed."""
         if self.voters_offset < high_watermark or self.voters.has(key):
             return False
         return (self.voters_before(self.voters_offset) or self.static).has(key)
@@ -199,11 +200,11 @@ class VoterHistory:
         self._versions.append((offset, level))
 
     def truncate_to(self, end_offset: int) -> None:
-        """The log now ends there."""
+        """Remove the changes from `end_offset` on: the log was truncated there."""
         self._voters = [entry for entry in self._voters if entry[0] < end_offset]
         self._versions = [entry for entry in self._versions if entry[0] < end_offset]
 
     def restart(self, end_offset: int, voters: VoterSet | None, level: int) -> None:
-        """A snapshot up to `end_offset` takes the place of everything before."""
+        """Replace the history by the voters and the level of a snapshot that ends at `end_offset`."""
         self._voters = [] if voters is None else [(end_offset - 1, voters)]
         self._versions = [(end_offset - 1, level)] if level else []

@@ -7,7 +7,7 @@ _DOUBLINGS = 4
 
 
 class Backoff:
-    """Times are monotonic; `until_ms` is in the past unless a pause is on."""
+    """The growing pauses after failed attempts. Times are monotonic; `until_ms` is in the past unless a pause is on."""
 
     __slots__ = ("_failures", "until_ms")
 
@@ -20,7 +20,7 @@ class Backoff:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last attempt was in vain."""
+        """Whether the last attempt failed."""
         return self._failures > 0
 
     def failed(self, now_ms: int, longest_ms: int) -> None:

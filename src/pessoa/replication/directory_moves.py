@@ -92,7 +92,7 @@ class DirectoryMoves:
         return destination if destination is not None and destination.offline is None else None
 
     def move(self, partition: Partition, destination: LogDirectory) -> ErrorCode:
-        """Begin to move a replica, or, if that is where it is, stop moving it elsewhere."""
+        """Begin to move a replica to `destination`. If it is there already, cancel a move to another directory."""
         if destination.offline is not None or partition.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         future = partition.future
@@ -170,7 +170,7 @@ class DirectoryMoves:
         return True
 
     def resume(self, partition: Partition) -> None:
-        """Go on with the copy of a partition that was opened, if there is one."""
+        """Continue with the copy of a partition that was opened, if it has one."""
         for future in self._copies_of(partition.topic, partition.topic_id, partition.index):
             if future.directory.offline is not None:
                 continue
@@ -237,7 +237,7 @@ class DirectoryMoves:
     async def _move(self, partition: Partition, future: FutureLog) -> None:
         log.info("%s-%s moves to %s", partition.topic, partition.index, future.directory.path)
         try:
-            await self._sync_birth(future)
+            await self._sync_creation(future)
             if _is_moving(partition, future):
                 future.resume(partition.log, self._broker.clock.now_ms())
             flushes = 0
@@ -255,13 +255,13 @@ class DirectoryMoves:
             log.error("%r stays where it is: %s", partition, damage)  # noqa: TRY400  # expected
             self.cancel(partition)
 
-    async def _sync_birth(self, future: FutureLog) -> None:
+    async def _sync_creation(self, future: FutureLog) -> None:
         if future.log.sync_creation is not None:
             await asyncio.get_running_loop().run_in_executor(None, future.log.sync_creation)
             future.log.sync_creation = None
 
     async def _copy(self, partition: Partition, future: FutureLog) -> bool:
-        """Copy a piece when its time has come; whether there may be more."""
+        """Copy a part of the log when the throttle allows it; return whether there may be more."""
         throttle, clock = self._broker.directory_throttle, self._broker.clock
         if wait_ms := throttle.wait_ms(clock.monotonic_ms()):
             await clock.wait_ms(wait_ms)
@@ -274,7 +274,7 @@ class DirectoryMoves:
         return True
 
     def _is_safe(self, partition: Partition, future: FutureLog, flushes: int) -> bool:
-        """Whether the copy has all that the original has, also on its disk."""
+        """Return whether the copy has everything that the original has, also on its disk."""
         if not flushes or self._flusher.is_flushing(future.log):
             return False
         return future.log.recovery_point >= partition.log.recovery_point
@@ -288,7 +288,8 @@ class DirectoryMoves:
             await asyncio.sleep(0)
 
     def _swap(self, partition: Partition, future: FutureLog) -> None:
-        """Swap the copy in, without a wait in between. If a disk fails in the middle, the replica is lost with it."""
+        """Replace the original by the copy, without a wait in between. If a disk fails in the middle, the replica is
+        lost with it."""
         original, source = partition.log, partition.directory
         future.log.take_over(original)
         # After a crash behind the first rename the start offset is found here: what was deleted stays deleted.

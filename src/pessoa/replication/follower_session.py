@@ -27,7 +27,7 @@ Key = tuple["Uuid", int]
 
 
 class Position(NamedTuple):
-    """Where a follower is in one partition: what its Fetch says of the partition."""
+    """The offset and epochs that a follower's Fetch names for one partition."""
 
     leader_epoch: int
     fetch_offset: int

@@ -39,7 +39,7 @@ _NEVER_MS = -(1 << 62)
 
 
 class Follower:
-    """What the leader knows of one follower. Times are monotonic."""
+    """The state of one follower, as the leader knows it. Times are monotonic."""
 
     __slots__ = (
         "broker_epoch",
@@ -74,7 +74,7 @@ class Follower:
         self.log_end_offset = self.log_start_offset = self.leader_end_at_fetch = UNKNOWN
         self.caught_up_ms = self.fetched_ms = now_ms if is_in_sync else _NEVER_MS
 
-    def fetched(self, offset: int, log_start_offset: int, leader_end: int, broker_epoch: int, now_ms: int) -> None:
+    def note_fetch(self, offset: int, log_start_offset: int, leader_end: int, broker_epoch: int, now_ms: int) -> None:
         """Note a fetch for `offset`, while the leader's log ended at `leader_end`.
 
         Under a steady load a follower is never at the very end. It is caught up all the same if it has now what the
@@ -211,8 +211,9 @@ class InSyncReplicas:
         lag_max_ms: int,
         is_eligible: Callable[[Follower], bool],
     ) -> int:
-        """The offset that it may be moved to; UNKNOWN if it must not move. `own_offset` is up to where the leader
-        counts itself: its log end, or the recovery point where `flush.messages` asks for what is on the disk."""
+        """Return the offset that the high watermark may be moved to; UNKNOWN if it must not move. `own_offset` is the
+        offset that the leader counts for itself: its log end, or the recovery point where `flush.messages` requires
+        records to be on the disk."""
         if not self.has_enough(min_insync_replicas):
             return UNKNOWN
         least = own_offset
@@ -270,7 +271,7 @@ class InSyncReplicas:
         self.maximal = (*self.isr, *(replica for replica in isr if replica not in self.isr))
         return self.pending
 
-    def answered(self, change: IsrChange, answer: IsrAnswer) -> Outcome:
+    def apply_answer(self, change: IsrChange, answer: IsrAnswer) -> Outcome:
         """Take over the controller's answer to a change, unless metadata that came since has made it void."""
         if self.pending is not change:
             return Outcome(has_changed=False, try_again=False)

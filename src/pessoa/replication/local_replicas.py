@@ -120,11 +120,11 @@ class LocalReplicas:
         return self._broker.fetched_bytes
 
     def max_lag(self) -> int:
-        """How many committed offsets the follower on this broker lacks that is the furthest behind its leader."""
+        """The largest lag of the followers on this broker: how many committed offsets one lacks."""
         return 0 if self._fetchers is None else self._fetchers.max_lag()
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """This broker's replica of a partition, or None. One that is pending is created now."""
+        """Return this broker's replica of a partition, or None. One that is pending is created now."""
         found = self.by_name.get(topic, _NO_PARTITIONS).get(index)
         return self.ensure(topic, index) if found is None else found
 
@@ -144,15 +144,16 @@ class LocalReplicas:
             yield from partitions.values()
 
     def why_missing(self, image: MetadataImage, topic: str, index: int) -> ErrorCode:
-        """The error for a partition that this broker has no replica of: it exists on other brokers, or not at all."""
+        """Return the error for a partition that this broker has no replica of: it exists on other brokers, or not at
+        all."""
         known = image.topics.by_name.get(topic)
         if known is None or index not in known.partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def leader_elsewhere(self, image: MetadataImage, topic: str, index: int) -> tuple[int, int]:
-        """The leader and the leader epoch, by the metadata, of a partition that this broker has no replica of. Both are
-        -1 for a partition that does not exist."""
+        """Return the leader and the leader epoch, by the metadata, of a partition that this broker has no replica of.
+        Both are -1 for a partition that does not exist."""
         known = image.topics.by_name.get(topic)
         partition = None if known is None else known.partitions.get(index)
         return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
@@ -160,8 +161,8 @@ class LocalReplicas:
     # Following the image.
 
     def apply(self, image: MetadataImage, changed: Iterable[Uuid], deleted: Iterable[Uuid]) -> None:
-        """Take over a new image. Also for changes that name no topic: which followers may join the ISR depends on its
-        brokers."""
+        """Take over a new image. Call it also for changes that name no topic: which followers may join the ISR depends
+        on the brokers in the image."""
         self._broker.image = image
         self._config = None
         for topic_id in deleted:
@@ -294,8 +295,8 @@ class LocalReplicas:
         self._fetchers.follow(partition)
 
     def _create(self, topic: TopicImage, index: int, config: LogConfig) -> Partition | None:
-        """Find the log among those that were loaded, or create it: in the directory that AlterReplicaLogDirs has named,
-        or in the one that has the fewest."""
+        """Return the partition with the log that was loaded, or a new one: in the directory that AlterReplicaLogDirs
+        has named, or in the one with the fewest partitions."""
         key = (topic.name, index)
         if not self.moves.recover(topic.name, topic.id, index):
             return None
@@ -303,7 +304,7 @@ class LocalReplicas:
         if directory is not None:
             found = directory.partitions[key]
             found.configure(config)
-            partition = self._keep(Partition(topic.name, topic.id, index, found, directory, self._broker))
+            partition = self._register(Partition(topic.name, topic.id, index, found, directory, self._broker))
             self.moves.resume(partition)
             return partition
         online = [directory for directory in self.directories if directory.offline is None]
@@ -317,11 +318,12 @@ class LocalReplicas:
             created = directory.create(topic.name, index, topic.id, config, self._clock.now_ms())
         except DirectoryOffline:
             return self._create(topic, index, config)
-        return self._keep(Partition(topic.name, topic.id, index, created, directory, self._broker))
+        return self._register(Partition(topic.name, topic.id, index, created, directory, self._broker))
 
     def _find(self, topic: TopicImage, index: int) -> LogDirectory | None:
-        """The directory that has the log. If several have one of its name, all but the best are set aside: a loss of
-        power, or an operator who copied files, may have left an empty directory before the one that has the data."""
+        """Return the directory that has the log. If several have one of its name, all but the best are renamed to
+        strays: a loss of power, or an operator who copied files, may have left an empty directory before the one with
+        the data."""
         key = (topic.name, index)
         holding = [directory for directory in self.directories if key in directory.partitions]
         # A topic of that name may have been deleted and created anew while we were away.
@@ -340,7 +342,7 @@ class LocalReplicas:
             best.adopt(topic.name, index, topic.id)
         return best
 
-    def _keep(self, partition: Partition) -> Partition:
+    def _register(self, partition: Partition) -> Partition:
         self._configure_partition(partition)
         self._upkeep.look_after(partition.directory, partition.log)
         self.by_id[partition.topic_id][partition.index] = partition
@@ -402,16 +404,16 @@ class LocalReplicas:
         self.moves.remove_strays(list(self.all()))
 
     def _directory_failed(self, directory: LogDirectory, _: DiskError) -> None:
-        """Stop leading and following the partitions of a directory, until a restart."""
+        """Stop leading and following the partitions of a directory that is offline, until a restart."""
         lost = [partition for partition in self.all() if partition.directory is directory]
         for partition in lost:
             if self._fetchers is not None:
                 self._fetchers.unfollow(partition)
             partition.leave()
         # The caller that met the failure may be a coordinator in the middle of a write.
-        asyncio.get_running_loop().call_soon(self._tell_of_failure, directory, lost)
+        asyncio.get_running_loop().call_soon(self._announce_failure, directory, lost)
 
-    def _tell_of_failure(self, directory: LogDirectory, lost: list[Partition]) -> None:
+    def _announce_failure(self, directory: LogDirectory, lost: list[Partition]) -> None:
         for partition in lost:
             for listener in self.on_leadership:
                 listener(partition)
@@ -495,8 +497,9 @@ class LocalReplicas:
 
 
 def _precedence(directory: LogDirectory, key: tuple[str, int]) -> tuple[bool, bool, int, int]:
-    """The order among several logs of one partition: with files before without, with a topic id before without, then by
-    the latest leader epoch, then by the log end. An older epoch may reach further by what was never committed."""
+    """Return the sort key among several logs of one partition: with files before without, with a topic id before
+    without, then by the latest leader epoch, then by the log end. A log of an older epoch may be longer by records that
+    were never committed."""
     found = directory.partitions[key]
     epoch = found.epochs.latest_epoch
     return (

@@ -67,7 +67,7 @@ class NotEnoughReplicas(InvalidBatch):
 
 
 class LocalBroker:
-    """This broker, as its partitions know it."""
+    """What the partitions of this broker share: its id, clock, image, broker epoch and throttles."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Partition:
     # Following the metadata.
 
     def lead(self, wanted: PartitionImage) -> None:
-        """Lead from now on, or go on to lead, with the replicas of the image."""
+        """Lead, or go on leading, with the replicas of the image."""
         is_new_epoch = not self.is_leader or wanted.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self._epoch_start_offset = self.log.log_end_offset
@@ -392,7 +392,7 @@ class Partition:
         return True
 
     def when_replicated(self, offset: int, waiter: CommitWaiter) -> None:
-        """Tell the waiter when the high watermark has reached `offset`, or this broker leads no more."""
+        """Wake the waiter when the high watermark has reached `offset`, or this broker does not lead any more."""
         if not self.is_leader:
             waiter.lost()
         elif self.log.high_watermark >= offset:
@@ -411,7 +411,7 @@ class Partition:
         return ErrorCode.NONE if self.has_enough_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     async def wait_until_replicated(self, offset: int) -> bool:
-        """True when the high watermark has reached `offset`; False if this broker stops leading before."""
+        """Return True when the high watermark has reached `offset`; False if this broker stops leading before."""
         if self.is_leader and self.log.high_watermark < offset:
             waiter = AwaitedWaiter()
             self._commits.add(offset, waiter)
@@ -427,7 +427,8 @@ class Partition:
     # Followers.
 
     def check_follower(self, replica_id: int, broker_epoch: int, *, knows_epoch: bool) -> ErrorCode:
-        """NONE if a fetch of this replica counts, otherwise its error. `knows_epoch`: it named a leader epoch."""
+        """Return NONE if a fetch of this replica counts, otherwise the error for it. `knows_epoch`: the fetch named a
+        leader epoch."""
         follower = None if self.in_sync is None else self.in_sync.followers.get(replica_id)
         if follower is None:
             # It may have heard before this broker that it is a replica of the partition; then it asks again.
@@ -445,7 +446,7 @@ class Partition:
         follower = in_sync.followers[replica_id]
         had_offset, had_start = follower.log_end_offset, follower.log_start_offset
         now_ms = broker.clock.monotonic_ms()
-        follower.fetched(offset, log_start_offset, log.log_end_offset, broker_epoch, now_ms)
+        follower.note_fetch(offset, log_start_offset, log.log_end_offset, broker_epoch, now_ms)
         if replica_id not in in_sync.isr:
             change = in_sync.propose_joining(follower, log.high_watermark, broker.broker_epoch(), broker.is_eligible)
             if change is not None:
@@ -485,7 +486,7 @@ class Partition:
         in_sync = self.in_sync
         if in_sync is None:
             return False
-        outcome = in_sync.answered(change, answer)
+        outcome = in_sync.apply_answer(change, answer)
         if outcome.has_changed:
             self.isr, self.partition_epoch = in_sync.isr, in_sync.partition_epoch
             self.maybe_advance_high_watermark()
@@ -513,7 +514,8 @@ class Partition:
     # Appending as follower.
 
     def append_fetched(self, data: memoryview, now_ms: int, leader_epoch: int) -> int:
-        """Append what the leader of this epoch sent; the number of bytes. Raises what `append_as_follower` raises."""
+        """Append what the leader of this epoch sent; return the number of bytes. Raises what `append_as_follower`
+        raises."""
         before = self.log.log_end_offset
         if not self.log.append_as_follower(data, now_ms, leader_epoch):
             return 0

@@ -68,7 +68,7 @@ class PartitionCreation:
         return self._create(topic_id, index)
 
     def cancel(self, topic_id: Uuid) -> None:
-        """The topic was deleted: nothing more of it is created."""
+        """Remove the pending partitions of a deleted topic."""
         pending = self._pending.get(topic_id)
         if pending is not None:
             pending.indexes.clear()

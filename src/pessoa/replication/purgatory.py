@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class FetchWaiter:
-    """Waits until `needed_bytes` more have become visible in any of the partitions that it stands in: below the high
-    watermark for a consumer, in the log for a follower."""
+    """Waits until `needed_bytes` more are visible in any of its partitions: below the high watermark for a consumer, in
+    the log for a follower."""
 
     __slots__ = ("is_follower", "needed_bytes", "partitions", "wake")
 
@@ -53,12 +53,12 @@ class CommitWaiter:
     """Calls `call` once: after `count` calls of `arrived` or `lost`, one for each offset that it waits for, or when
     woken. `on_lost` is called first when an offset is lost."""
 
-    __slots__ = ("_call", "_left", "_on_lost")
+    __slots__ = ("_call", "_offsets_left", "_on_lost")
 
     def __init__(self, call: Callable[[], object], count: int = 1, on_lost: Callable[[], object] | None = None) -> None:
         # None when it was called, or has left.
         self._call: Callable[[], object] | None = call
-        self._left = count
+        self._offsets_left = count
         self._on_lost = on_lost
 
     @property
@@ -66,8 +66,8 @@ class CommitWaiter:
         return self._call is None
 
     def arrived(self) -> None:
-        self._left -= 1
-        if self._left <= 0:
+        self._offsets_left -= 1
+        if self._offsets_left <= 0:
             self.wake()
 
     def lost(self) -> None:
@@ -89,7 +89,7 @@ class CommitWaiter:
 
 
 class AwaitedWaiter(CommitWaiter):
-    """A waiter for a coroutine."""
+    """A `CommitWaiter` that a coroutine awaits."""
 
     __slots__ = ("_woken",)
 

@@ -52,7 +52,8 @@ class _Refused:
         return batch.producer_epoch == self.epoch and 0 < ahead < _HALF_ROUND
 
     def is_over(self, entry: ProducerStateEntry | None, now_ms: int) -> bool:
-        """Whether no batch waits for it: it is in the log already, perhaps by way of another leader, or never comes."""
+        """Return whether the entry can be removed: the batch is in the log, perhaps through another leader, or does not
+        come any more."""
         if self.until_ms <= now_ms:
             return True
         if entry is None or entry.epoch < self.epoch:
@@ -61,7 +62,7 @@ class _Refused:
 
 
 class RefusedBatches(dict[int, _Refused]):
-    """For each producer the first batch that was refused. Empty most of the time, which costs an append one look."""
+    """The first refused batch of each producer. Mostly empty, so that it costs an append one look."""
 
     __slots__ = ()
 

@@ -90,7 +90,7 @@ class _Following:
 
 
 class ReplicaFetcher:
-    """Follows one leader until it is stopped."""
+    """Fetches partitions from one leader until it is stopped."""
 
     def __init__(
         self, leader_id: int, broker: LocalBroker, channel_to: Callable[[int], Channel | None], flusher: Flusher
@@ -116,7 +116,7 @@ class ReplicaFetcher:
         return len(self._following)
 
     def max_lag(self) -> int:
-        """How many committed offsets the partition lacks that is the furthest behind."""
+        """The largest lag of its partitions: how many committed offsets one lacks."""
         return max([0, *(one.lag for one in self._following.values())])
 
     def start(self) -> None:
@@ -240,7 +240,7 @@ class ReplicaFetcher:
         if self._was_interrupted:
             # The session was given up while this answer was on its way, and new partitions wait.
             return
-        await self._answered(cast("FetchResponse", response), wanted)
+        await self._take_response(cast("FetchResponse", response), wanted)
 
     def _fail(self, why: str) -> None:
         # Once for each outage: it is tried again many times.
@@ -251,7 +251,7 @@ class ReplicaFetcher:
 
     # The answer.
 
-    async def _answered(self, response: FetchResponse, sent: dict[Key, Position]) -> None:
+    async def _take_response(self, response: FetchResponse, sent: dict[Key, Position]) -> None:
         error = ErrorCode.of(response.error_code)
         self._session.apply_response(error, response.session_id)
         if error is not ErrorCode.NONE:
@@ -274,7 +274,7 @@ class ReplicaFetcher:
                 if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                     out_of_range.append(following.partition)
                 else:
-                    self._take(following, position, data)
+                    self._take_partition(following, position, data)
         if out_of_range:
             await self._find_range(out_of_range)
 
@@ -286,22 +286,22 @@ class ReplicaFetcher:
             and not partition.is_offline
         )
 
-    def _take(self, following: _Following, position: Position, data: PartitionData) -> None:
+    def _take_partition(self, following: _Following, position: Position, data: PartitionData) -> None:
         partition = following.partition
         now_ms = self._broker.clock.now_ms()
         if data.error_code:
-            self._pause_one(following, ErrorCode.of(data.error_code))
+            self._pause_partition(following, ErrorCode.of(data.error_code))
             return
         try:
             if data.diverging_epoch is not None:
-                self._cut(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset, now_ms)
+                self._truncate(partition, data.diverging_epoch.epoch, data.diverging_epoch.end_offset, now_ms)
                 return
             if data.records:
                 size = partition.append_fetched(data.records, now_ms, position.leader_epoch)
                 if not size:
                     # All batches have an epoch above the leader's: it does not lead any more, or its disk has changed
                     # them. A fetch at once would get the same batches.
-                    self._pause_one(following, ErrorCode.CORRUPT_MESSAGE)
+                    self._pause_partition(following, ErrorCode.CORRUPT_MESSAGE)
                     return
                 if partition.is_follower_throttled:
                     self._broker.follower_throttle.take(size, self._broker.clock.monotonic_ms())
@@ -311,14 +311,14 @@ class ReplicaFetcher:
             self._follow_log_start(partition, data.log_start_offset)
         except InvalidBatch as problem:
             log.warning("%s-%s: %s", partition.topic, partition.index, problem)
-            self._pause_one(following, problem.error)
+            self._pause_partition(following, problem.error)
             return
         except DiskError as problem:
             partition.directory.fail(problem)
             return
         following.backoff.succeeded()
 
-    def _pause_one(self, following: _Following, error: ErrorCode) -> None:
+    def _pause_partition(self, following: _Following, error: ErrorCode) -> None:
         partition = following.partition
         log.log(
             logging.DEBUG if error in _PASSING_ERRORS else logging.WARNING,
@@ -326,7 +326,7 @@ class ReplicaFetcher:
         )  # fmt: skip
         following.backoff.failed(self._broker.clock.monotonic_ms(), self._broker.settings.replica_fetch_backoff_ms)
 
-    def _cut(self, partition: Partition, epoch: int, end_offset: int, now_ms: int) -> None:
+    def _truncate(self, partition: Partition, epoch: int, end_offset: int, now_ms: int) -> None:
         own = partition.log
         offset = truncation_offset(own.epochs, own.log_end_offset, own.high_watermark, epoch, end_offset)
         log.info(
@@ -357,7 +357,7 @@ class ReplicaFetcher:
     # What the leader does not have.
 
     async def _find_range(self, partitions: list[Partition]) -> None:
-        """Ask the leader for the range of its logs, and truncate these logs or restart them there."""
+        """Ask the leader for the start and end offsets of its logs, and truncate these logs or restart them there."""
         epochs = {partition: partition.leader_epoch for partition in partitions}
         ends = await self._list_offsets(partitions, _LATEST)
         starts = await self._list_offsets(ends, _EARLIEST_LOCAL)
@@ -370,7 +370,7 @@ class ReplicaFetcher:
             if partition.leader_epoch != epochs[partition] or partition.is_offline:
                 continue
             if partition not in starts or partition not in ends:
-                self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)
+                self._pause_partition(following, ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue
             own = partition.log
             if self._resolve_impossible_epochs(partition):
@@ -387,10 +387,10 @@ class ReplicaFetcher:
                 elif reset.offset < own.log_end_offset:
                     partition.truncate_to(reset.offset, self._broker.clock.now_ms())
                 else:
-                    self._pause_one(following, ErrorCode.OFFSET_OUT_OF_RANGE)
+                    self._pause_partition(following, ErrorCode.OFFSET_OUT_OF_RANGE)
             except InvalidBatch as problem:
                 log.warning("%s-%s: %s", partition.topic, partition.index, problem)
-                self._pause_one(following, problem.error)
+                self._pause_partition(following, problem.error)
             except DiskError as problem:
                 partition.directory.fail(problem)
 

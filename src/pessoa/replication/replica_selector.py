@@ -17,7 +17,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def replica_in_rack(image: MetadataImage, partition: Partition, rack: str, offset: int) -> int | None:
-    """The replica to read `offset` from, or None for the leader."""
+    """Return the replica in the consumer's rack that `offset` can be read from; None for the leader."""
     if partition.in_sync is None or _rack_of(image, partition.leader_id) == rack:
         return None
     candidates = [

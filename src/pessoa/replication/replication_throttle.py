@@ -20,27 +20,27 @@ ALL = "*"
 
 
 class Throttle:
-    """`bytes_per_second` None is without a limit. Times are monotonic."""
+    """Limits the bytes per second of replication; `bytes_per_second` None is no limit. Times are monotonic."""
 
-    __slots__ = ("_filled_ms", "_left", "bytes_per_second")
+    __slots__ = ("_bytes_left", "_filled_ms", "bytes_per_second")
 
     def __init__(self) -> None:
         self.bytes_per_second: int | None = None
-        self._left = 0.0
+        self._bytes_left = 0.0
         self._filled_ms = 0
 
     def __repr__(self) -> str:
-        return f"<Throttle of {self.bytes_per_second} bytes/s, {self._left:.0f} left>"
+        return f"<Throttle of {self.bytes_per_second} bytes/s, {self._bytes_left:.0f} left>"
 
     def limit(self, bytes_per_second: int | None, now_ms: int) -> None:
         if bytes_per_second != self.bytes_per_second:
             self.bytes_per_second = bytes_per_second
-            self._left, self._filled_ms = float(bytes_per_second or 0), now_ms
+            self._bytes_left, self._filled_ms = float(bytes_per_second or 0), now_ms
 
     def take(self, size: int, now_ms: int) -> None:
         if self.bytes_per_second is not None:
             self._fill(self.bytes_per_second, now_ms)
-            self._left -= size
+            self._bytes_left -= size
 
     def wait_ms(self, now_ms: int) -> int:
         """Return how long to wait until more bytes may be replicated; 0 if they may be now."""
@@ -48,13 +48,13 @@ class Throttle:
         if rate is None:
             return 0
         self._fill(rate, now_ms)
-        if self._left > 0:
+        if self._bytes_left > 0:
             return 0
         # A rate of nothing stops everything, until it is changed.
-        return _LONGEST_MS if not rate else min(_LONGEST_MS, int(-self._left * 1000 / rate) + 1)
+        return _LONGEST_MS if not rate else min(_LONGEST_MS, int(-self._bytes_left * 1000 / rate) + 1)
 
     def _fill(self, rate: int, now_ms: int) -> None:
-        self._left = min(float(rate), self._left + rate * (now_ms - self._filled_ms) / 1000)
+        self._bytes_left = min(float(rate), self._bytes_left + rate * (now_ms - self._filled_ms) / 1000)
         self._filled_ms = now_ms
 
 
@@ -63,5 +63,5 @@ _LONGEST_MS = 1000
 
 
 def names_replica(throttled: Iterable[str], partition: int, broker_id: int) -> bool:
-    """Whether a topic's list of throttled replicas holds for the replica of a broker."""
+    """Return whether a topic's list of throttled replicas names the replica of this broker."""
     return any(one in (ALL, f"{partition}:{broker_id}") for one in throttled)

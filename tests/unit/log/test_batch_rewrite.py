@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pessoa.log.compaction.batch_rewrite import emptied, read_keys, rewritten
+from pessoa.log.compaction.batch_rewrite import drop_records, keep_records, read_keys
 from pessoa.log.compaction.offset_map import DEAD, LIVE, TOMBSTONE
 from pessoa.records.batch import RecordBatch, TimestampType
 from pessoa.records.builder import build_batch
@@ -96,7 +96,7 @@ def test_what_is_left_has_its_records_and_the_place_of_the_batch(
     codec: Codec, kept: tuple[int, ...], log_append_time: int | None
 ) -> None:
     batch = batch_of(THREE, codec, log_append_time)
-    cleaned = rewritten(batch, kept, None)
+    cleaned = keep_records(batch, kept, None)
     survivors = [one for one, stays in zip(records(batch), kept, strict=True) if stays]
     assert list(records(cleaned)) == survivors
     assert_same_place(cleaned, batch)
@@ -121,10 +121,10 @@ def test_what_is_left_has_its_records_and_the_place_of_the_batch(
 @pytest.mark.parametrize("log_append_time", [None, NOW_MS + 9])
 def test_a_delete_horizon_takes_the_place_of_the_base_timestamp_and_stays_there(log_append_time: int | None) -> None:
     batch = batch_of(THREE, log_append_time=log_append_time)
-    marked = rewritten(batch, (1, 1, 0), NOW_MS + 60_000)
+    marked = keep_records(batch, (1, 1, 0), NOW_MS + 60_000)
     assert marked.delete_horizon_ms == marked.base_timestamp == NOW_MS + 60_000
     assert list(records(marked)) == list(records(batch))[:2]
-    later = rewritten(marked, (0, 1), None)
+    later = keep_records(marked, (0, 1), None)
     assert later.delete_horizon_ms == NOW_MS + 60_000
     assert list(records(later)) == list(records(batch))[1:2]
     assert_same_place(later, batch)
@@ -133,11 +133,11 @@ def test_a_delete_horizon_takes_the_place_of_the_base_timestamp_and_stays_there(
 def test_an_emptied_batch_keeps_its_place_its_sequence_and_its_largest_timestamp() -> None:
     for log_append_time in (None, NOW_MS + 9):
         batch = batch_of(THREE, Codec.ZSTD, log_append_time)
-        empty = emptied(batch)
+        empty = drop_records(batch)
         assert_same_place(empty, batch)
         assert (empty.records_count, empty.size, empty.codec) == (0, 61, Codec.NONE)
         assert (empty.base_timestamp, empty.max_timestamp) == (-1, batch.max_timestamp)
-        assert bytes(emptied(empty).view) == bytes(empty.view)
+        assert bytes(drop_records(empty).view) == bytes(empty.view)
 
 
 def test_a_marker_gets_a_delete_horizon_and_says_the_same() -> None:
@@ -151,7 +151,7 @@ def test_a_marker_gets_a_delete_horizon_and_says_the_same() -> None:
             base_offset=33,
         )
     )
-    marked = rewritten(batch, b"\1", NOW_MS + 1)
+    marked = keep_records(batch, b"\1", NOW_MS + 1)
     assert (marked.is_control, marked.is_transactional) == (True, True)
     assert marked.delete_horizon_ms == NOW_MS + 1
     assert list(control_records(marked)) == list(control_records(batch))

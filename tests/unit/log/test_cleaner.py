@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pessoa.log.compaction.cleaning_pass import CleaningPass, grouped
+from pessoa.log.compaction.cleaning_pass import CleaningPass, group_segments
 from pessoa.log.compaction.cleaning_plan import CleaningPlan, Pause, SourceSegment, SwapReady
 from pessoa.log.compaction.log_to_clean import CleanerSettings, assess, make_plan
 from pessoa.log.compaction.offset_map import BYTES_PER_KEY
@@ -343,12 +343,12 @@ def plan_for(log: PartitionLog, **changes: int) -> CleaningPlan:
 
 def test_neighbours_are_grouped_by_bytes_by_index_and_by_offsets(log: PartitionLog) -> None:
     plan = plan_for(log, segment_bytes=25, segment_index_bytes=100)
-    starts = [[one.base_offset for one in group] for group in grouped([source(n) for n in range(5)], plan)]
+    starts = [[one.base_offset for one in group] for group in group_segments([source(n) for n in range(5)], plan)]
     assert starts == [[0, 1], [2, 3], [4]]
-    by_index = grouped([source(0, index_size=60), source(1, index_size=60), source(2, index_size=40)], plan)
+    by_index = group_segments([source(0, index_size=60), source(1, index_size=60), source(2, index_size=40)], plan)
     assert [len(group) for group in by_index] == [1, 2]
     far = [source(0), source(5), source(MAX_RELATIVE_OFFSET + 1), source(MAX_RELATIVE_OFFSET + 2, size=0)]
-    assert [len(group) for group in grouped(far, plan_for(log, segment_bytes=100))] == [2, 2]
+    assert [len(group) for group in group_segments(far, plan_for(log, segment_bytes=100))] == [2, 2]
 
 
 def test_the_file_keeps_the_time_of_the_last_segment_that_went_into_it(disk: SimulatedDisk, log: PartitionLog) -> None:

@@ -202,19 +202,19 @@ def test_a_connection_that_keeps_others_waiting_for_long_is_closed_and_the_other
         for one in slow:
             one.begin(LARGE_BYTES, 5 * MIB)
         await connections_wait(room, 2)
-        room.close_the_slow(listener.now_ms())
+        room.close_slow_connections(listener.now_ms())
         assert len(listener.connections) == 3, "no connection has waited for long"
         monkeypatch.setattr(receive_room, "PATIENCE_MS", 0)
         for left in (2, 1):
             # One after the other: the next in line gets the room of the one that is closed, and is slow itself.
             await connections_wait(room, left)
-            room.close_the_slow(listener.now_ms())
+            room.close_slow_connections(listener.now_ms())
             await until(lambda: len(listener.connections) == left)  # noqa: B023
         sender = await Sender.of(listener)
         sender.begin(LARGE_BYTES, 0)
         sender.end()
         await connections_wait(room, 1)
-        room.close_the_slow(listener.now_ms())
+        room.close_slow_connections(listener.now_ms())
         assert await sender.answer() == LARGE_BYTES
         assert all([await one.is_closed() for one in slow])
         for one in (*slow, sender):
@@ -236,9 +236,9 @@ def test_a_connection_that_waits_in_line_for_room_is_not_closed_with_the_slow_on
         whole.begin(LARGE_BYTES, 0)
         whole.end()
         await connections_wait(room, 1)
-        assert len(room._taken) == 2
+        assert len(room._held_bytes) == 2
         monkeypatch.setattr(receive_room, "PATIENCE_MS", 0)
-        room.close_the_slow(listener.now_ms())
+        room.close_slow_connections(listener.now_ms())
         assert await slow.is_closed()
         assert await whole.answer() == LARGE_BYTES
         for one in (slow, whole):
@@ -292,7 +292,7 @@ def test_a_connection_that_waits_for_its_answer_is_not_closed_for_being_slow(mon
         last.end()
         await connections_wait(room, 1)
         monkeypatch.setattr(receive_room, "PATIENCE_MS", 0)
-        room.close_the_slow(listener.now_ms())
+        room.close_slow_connections(listener.now_ms())
         assert all([await one.is_closed() for one in slow])
         assert await last.answer() == USUAL_BYTES
         parked[0].set_result([bytes(12)])

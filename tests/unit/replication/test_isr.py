@@ -32,7 +32,7 @@ def watermark(in_sync: InSyncReplicas, end: int, *, least: int = 1, now_ms: int 
 
 def fetch(in_sync: InSyncReplicas, replica: int, offset: int, end: int, now_ms: int = 0) -> Follower:
     follower = in_sync.followers[replica]
-    follower.fetched(offset, 0, end, 20 + replica, now_ms)
+    follower.note_fetch(offset, 0, end, 20 + replica, now_ms)
     return follower
 
 
@@ -94,7 +94,7 @@ def test_a_replica_counts_for_the_high_watermark_until_the_controller_has_remove
     assert change is not None
     assert change.isr == (1, 2)
     assert watermark(in_sync, 110, now_ms=LAG_MS + 1) == UNKNOWN
-    in_sync.answered(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2)))
+    in_sync.apply_answer(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2)))
     assert watermark(in_sync, 110, now_ms=LAG_MS + 1) == 110
 
 
@@ -185,7 +185,7 @@ def test_a_refused_isr_change_leaves_the_committed_isr() -> None:
     in_sync = leading(isr=(1, 2))
     change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
-    outcome = in_sync.answered(change, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))
+    outcome = in_sync.apply_answer(change, IsrAnswer(ErrorCode.INELIGIBLE_REPLICA))
     assert outcome.has_changed
     assert not outcome.try_again
     assert in_sync.maximal == (1, 2)
@@ -197,7 +197,7 @@ def test_after_an_outdated_isr_change_the_maximal_isr_counts_until_metadata_come
     in_sync = leading(isr=(1, 2))
     change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
-    outcome = in_sync.answered(change, IsrAnswer(error))
+    outcome = in_sync.apply_answer(change, IsrAnswer(error))
     assert outcome == (False, False)
     assert in_sync.maximal == (1, 2, 3)
     in_sync.update(LEADER_EPOCH, 10, (1, 2, 3), (1, 2), 100, 0)
@@ -208,7 +208,7 @@ def test_an_isr_change_without_an_answer_is_sent_again() -> None:
     in_sync = leading(isr=(1, 2))
     change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
-    assert in_sync.answered(change, IsrAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)).try_again
+    assert in_sync.apply_answer(change, IsrAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)).try_again
     assert in_sync.pending is change
 
 
@@ -217,7 +217,7 @@ def test_an_answer_to_an_isr_change_is_ignored_after_newer_metadata() -> None:
     change = in_sync.propose_joining(fetch(in_sync, 3, 100, 100), 100, BROKER_EPOCH, all_eligible)
     assert change is not None
     in_sync.update(LEADER_EPOCH, 11, (1, 2, 3), (1,), 100, 0)
-    assert in_sync.answered(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2, 3))) == (False, False)
+    assert in_sync.apply_answer(change, IsrAnswer(ErrorCode.NONE, LEADER_EPOCH, 10, (1, 2, 3))) == (False, False)
     assert in_sync.isr == (1,)
 
 

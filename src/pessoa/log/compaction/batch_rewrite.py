@@ -54,7 +54,8 @@ _pack_crc = Struct(">I").pack_into
 
 
 def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], bytearray]:
-    """The keys of the unpacked records of a batch, and what each is: LIVE, TOMBSTONE, or DEAD if it has no key."""
+    """Return the keys of the unpacked records of a batch, and for each record whether it is LIVE, a TOMBSTONE, or DEAD
+    because it has no key."""
     keys: list[bytes | None] = []
     verdicts = bytearray((LIVE,)) * count if 0 <= count <= len(data) else bytearray()
     add = keys.append
@@ -106,11 +107,9 @@ def read_keys(data: bytes, count: int) -> tuple[list[bytes | None], bytearray]:
     return keys, verdicts
 
 
-def rewritten(batch: RecordBatch, verdicts: Sequence[int], new_delete_horizon_ms: int | None) -> RecordBatch:
-    """The batch with only those records that are not DEAD, of which there is one at least.
-
-    `new_delete_horizon_ms` is for a batch that has no delete horizon and gets one.
-    """
+def keep_records(batch: RecordBatch, verdicts: Sequence[int], new_delete_horizon_ms: int | None) -> RecordBatch:
+    """Return the batch with only those records that are not DEAD, of which there is at least one.
+    `new_delete_horizon_ms` is for a batch that has no delete horizon and gets one."""
     if new_delete_horizon_ms is None and not batch.attributes & LOG_APPEND_TIME_FLAG:
         data = unpacked_records(batch)
         kept, first_delta, largest_delta = _kept_ranges(data, verdicts)
@@ -136,8 +135,8 @@ def rewritten(batch: RecordBatch, verdicts: Sequence[int], new_delete_horizon_ms
     )
 
 
-def emptied(batch: RecordBatch) -> RecordBatch:
-    """The batch without its records: what is left is its place, its producer and its sequence."""
+def drop_records(batch: RecordBatch) -> RecordBatch:
+    """Return the batch without its records: its offsets, its producer and its sequence stay."""
     return RecordBatch(
         build_batch(
             (),
@@ -156,7 +155,7 @@ def emptied(batch: RecordBatch) -> RecordBatch:
 
 
 def _kept_ranges(data: bytes, verdicts: Sequence[int]) -> tuple[list[bytes], int, int]:
-    """The bytes of the records that stay, and of their timestamp deltas the first and the largest."""
+    """Return the bytes of the records that stay, the first of their timestamp deltas and the largest."""
     ranges: list[bytes] = []
     deltas: list[int] = []
     range_start = -1
@@ -192,7 +191,7 @@ def _kept_ranges(data: bytes, verdicts: Sequence[int]) -> tuple[list[bytes], int
 
 
 def _with_records(batch: RecordBatch, kept: list[bytes], count: int, max_timestamp: int) -> RecordBatch:
-    """The batch with other records, which count from the same base."""
+    """Return the batch with other records, whose offset and timestamp deltas have the same base."""
     payload = b"".join(kept)
     if batch.codec is not Codec.NONE:
         payload = compress(batch.codec, payload)
@@ -221,7 +220,7 @@ def _with_records(batch: RecordBatch, kept: list[bytes], count: int, max_timesta
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A zigzag-coded number of up to ten bytes, and where it ends."""
+    """Return a zigzag-coded number of up to ten bytes, and the position after it."""
     raw = shift = 0
     while shift < 70:
         byte = data[position]

@@ -24,14 +24,15 @@ if TYPE_CHECKING:
 
 
 class MarkerVerdict(NamedTuple):
-    """`is_idle`: nothing of its transaction is left. `entry` stays in the transaction index."""
+    """What compaction does with a marker. `is_idle`: no record of its transaction is left. `entry` stays in the
+    transaction index."""
 
     is_idle: bool
     entry: AbortedTransaction | None
 
 
 class AbortedRanges:
-    """Tells data of aborted transactions by producer and offset."""
+    """Finds the aborted transaction that a batch belongs to, by producer and offset."""
 
     __slots__ = ("_by_marker", "_by_producer")
 
@@ -45,7 +46,7 @@ class AbortedRanges:
             lasts.append(one.last_offset)
 
     def holds(self, batch: RecordBatch) -> bool:
-        """Whether the data batch belongs to an aborted transaction."""
+        """Return whether the data batch belongs to an aborted transaction."""
         if not self._by_producer or not batch.is_transactional:
             return False
         found = self._by_producer.get(batch.producer_id)
@@ -61,28 +62,28 @@ class AbortedRanges:
 class CleanedTransactions:
     """Follows the transactions while a pass reads the log from its start; batches must come in order."""
 
-    __slots__ = ("_met", "aborted")
+    __slots__ = ("_is_aborted_by_producer", "aborted")
 
     def __init__(self, aborted: AbortedRanges) -> None:
         self.aborted = aborted
         # Producers of whose undecided-so-far transaction a batch was met, and whether that one will be aborted.
-        self._met: dict[int, bool] = {}
+        self._is_aborted_by_producer: dict[int, bool] = {}
 
-    def meet_data(self, batch: RecordBatch) -> bool:
-        """Whether the batch is of an aborted transaction."""
+    def read_data_batch(self, batch: RecordBatch) -> bool:
+        """Note the batch as one of its producer's transaction. Return whether that transaction is aborted."""
         if not batch.is_transactional:
             return False
         is_aborted = self.aborted.holds(batch)
-        self._met[batch.producer_id] = is_aborted
+        self._is_aborted_by_producer[batch.producer_id] = is_aborted
         return is_aborted
 
-    def meet_marker(self, batch: RecordBatch) -> MarkerVerdict:
+    def read_marker(self, batch: RecordBatch) -> MarkerVerdict:
         marker = next(control_records(batch), None)
         if marker is None:
             # An earlier pass has emptied it.
             return MarkerVerdict(True, None)
         if marker.type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
             return MarkerVerdict(False, None)
-        was_met = self._met.pop(batch.producer_id, None) is not None
+        was_met = self._is_aborted_by_producer.pop(batch.producer_id, None) is not None
         entry = self.aborted.ended_by(batch) if was_met and marker.type is ControlRecordType.ABORT else None
         return MarkerVerdict(not was_met, entry)

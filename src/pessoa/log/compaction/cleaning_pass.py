@@ -35,7 +35,7 @@ from contextlib import closing, suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pessoa.log.compaction.batch_rewrite import emptied, read_keys, rewritten
+from pessoa.log.compaction.batch_rewrite import drop_records, keep_records, read_keys
 from pessoa.log.compaction.cleaned_transactions import AbortedRanges, CleanedTransactions
 from pessoa.log.compaction.cleaning_plan import CleanerStats, Finished, Pause, SwapReady
 from pessoa.log.compaction.offset_map import DEAD, LIVE, TOMBSTONE, OffsetMap
@@ -62,7 +62,7 @@ _LENGTH = Struct(">i")
 
 
 class CleaningPass:
-    """Runs one plan; `clock` counts seconds from any moment on."""
+    """Runs one cleaning plan; `clock` returns seconds, counted from any moment."""
 
     def __init__(self, disk: Disk, plan: CleaningPlan, clock: Callable[[], float]) -> None:
         self._disk = disk
@@ -88,7 +88,7 @@ class CleaningPass:
         self.stats.map_seconds = self._clock() - started
         self.stats.map_keys = self._map.key_count
         segments = [source for source in self._plan.segments if source.base_offset < self._map_end]
-        for group in grouped(segments, self._plan):
+        for group in group_segments(segments, self._plan):
             yield from self._clean_group(group)
         self.stats.seconds = self._clock() - started
         self.stats.throttled_seconds = self._pacer.throttled_seconds
@@ -112,7 +112,7 @@ class CleaningPass:
             self._map_end = end_offset
 
     def _map_batch(self, batch: RecordBatch) -> bool:
-        """Whether the map has taken it."""
+        """Add the keys of a batch to the offset map; return False if they do not fit."""
         if self._is_numbered(batch):
             if not self._map.has_room_for(batch.records_count):
                 return False
@@ -134,7 +134,7 @@ class CleaningPass:
         try:
             for source in group:
                 for batch in self._batches(source):
-                    cleaned = self._cleaned(batch, target)
+                    cleaned = self._clean_batch(batch, target)
                     if cleaned is not None:
                         target.append(cleaned)
                         self._count_written(batch, cleaned)
@@ -174,12 +174,12 @@ class CleaningPass:
 
     # A batch.
 
-    def _cleaned(self, batch: RecordBatch, target: Segment) -> RecordBatch | None:
+    def _clean_batch(self, batch: RecordBatch, target: Segment) -> RecordBatch | None:
         """Return what compaction keeps of a batch: the batch itself, a smaller one, or None."""
         self.stats.records_read += batch.records_count
         if batch.is_control:
-            return self._cleaned_control(batch, target)
-        if self._transactions.meet_data(batch) or not batch.records_count:
+            return self._clean_control_batch(batch, target)
+        if self._transactions.read_data_batch(batch) or not batch.records_count:
             return self._header_if_needed(batch)
         verdicts = self._verdicts(batch)
         if verdicts is None:
@@ -195,7 +195,7 @@ class CleaningPass:
             return batch
         if verdicts.count(DEAD) == len(verdicts):
             return self._header_if_needed(batch)
-        return rewritten(batch, verdicts, new_horizon_ms)
+        return keep_records(batch, verdicts, new_horizon_ms)
 
     def _verdicts(self, batch: RecordBatch) -> bytes | bytearray | None:
         """Return for each record of the batch whether it is kept (`offset_map`); None if the batch lies beyond the
@@ -212,8 +212,8 @@ class CleaningPass:
         self._map.supersede(keys, verdicts)
         return verdicts
 
-    def _cleaned_control(self, batch: RecordBatch, target: Segment) -> RecordBatch | None:
-        marker = self._transactions.meet_marker(batch)
+    def _clean_control_batch(self, batch: RecordBatch, target: Segment) -> RecordBatch | None:
+        marker = self._transactions.read_marker(batch)
         if marker.entry is not None:
             target.append_aborted(marker.entry)
         if not batch.records_count:
@@ -223,7 +223,7 @@ class CleaningPass:
         horizon_ms = batch.delete_horizon_ms
         if horizon_ms is None:
             new_horizon_ms = self._plan.now_ms + self._plan.config.delete_retention_ms
-            return rewritten(batch, _LIVE * batch.records_count, new_horizon_ms)
+            return keep_records(batch, _LIVE * batch.records_count, new_horizon_ms)
         if self._plan.now_ms < horizon_ms or self._is_last_of_producer(batch):
             # All that is known of that producer stands in the marker: without it, a restart would know less.
             return batch
@@ -232,7 +232,7 @@ class CleaningPass:
     def _header_if_needed(self, batch: RecordBatch) -> RecordBatch | None:
         if not (self._is_last_of_producer(batch) or batch.next_offset == self._plan.first_uncleanable_offset):
             return None
-        return emptied(batch) if batch.records_count else batch
+        return drop_records(batch) if batch.records_count else batch
 
     def _is_last_of_producer(self, batch: RecordBatch) -> bool:
         last = self._plan.producers.get(batch.producer_id)
@@ -247,7 +247,7 @@ class CleaningPass:
     # Reading.
 
     def _batches(self, source: SourceSegment) -> Iterator[RecordBatch]:
-        """The batches of a segment, each found sound."""
+        """Yield the batches of a segment, each after its CRC was checked."""
         path = f"{self._plan.directory}/{segment_name(source.base_offset)}{LOG_SUFFIX}"
         with closing(self._disk.open(path, pooled=False, read_only=True)) as file:
             position, piece = 0, _READ_BYTES
@@ -255,18 +255,20 @@ class CleaningPass:
                 walk = BatchWalk(file.read(position, min(piece, source.size - position)))
                 for batch in walk:
                     if not batch.is_valid():
-                        raise _damaged(path, position + walk.end - batch.size, "the CRC of a batch is wrong")
+                        raise _corrupt_batch_error(
+                            path, position + walk.end - batch.size, "the CRC of a batch is wrong"
+                        )
                     self.stats.bytes_read += batch.size
                     self._pacer.count(batch.size)
                     yield batch
                 position += walk.end
                 piece = _READ_BYTES if walk.end else _next_size(walk, path, position)
                 if not walk.end and position + piece > source.size:
-                    raise _damaged(path, position, "the last batch is not whole")
+                    raise _corrupt_batch_error(path, position, "the last batch is not whole")
 
 
 class _Pacer:
-    """Says when a step is due, and how long to wait so that only so many bytes a second are read and written."""
+    """Decides when a pass pauses, and for how long, so that it reads and writes at most so many bytes per second."""
 
     __slots__ = ("_bytes", "_clock", "_max_bytes_per_second", "_slice_started", "_started", "throttled_seconds")
 
@@ -284,7 +286,8 @@ class _Pacer:
         return self._clock() - self._slice_started >= SLICE_SECONDS
 
     def pause(self) -> Pause:
-        """The next pause. A caller that has waited longer than asked gets that time back."""
+        """Return the next pause. If the caller waited longer than the last one asked for, this one is shorter by that
+        time."""
         now = self._clock()
         ahead = self._started + self._bytes / self._max_bytes_per_second - now
         seconds = max(0.0, ahead)
@@ -293,11 +296,10 @@ class _Pacer:
         return Pause(seconds)
 
 
-def grouped(segments: Sequence[SourceSegment], plan: CleaningPlan) -> list[list[SourceSegment]]:
-    """Neighbours that fit into one segment: by their bytes, by their indexes, and by offsets that an index can hold.
-
-    Sizes are those before cleaning, so the result may be smaller than it could be, never larger.
-    """
+def group_segments(segments: Sequence[SourceSegment], plan: CleaningPlan) -> list[list[SourceSegment]]:
+    """Return neighbouring segments in groups that fit into one segment: by their bytes, by their indexes, and by
+    offsets that an index can hold. Sizes are those before cleaning, so the result may be smaller than it could be,
+    never larger."""
     groups: list[list[SourceSegment]] = []
     for source, end_offset in _with_ends(segments, plan):
         if groups and _has_room_for(groups[-1], source, end_offset, plan):
@@ -346,12 +348,12 @@ def remove_leftovers(disk: Disk, directory: str, busy_swaps: frozenset[int] = fr
 def _next_size(walk: BatchWalk, path: str, position: int) -> int:
     """Return the size of a batch that is larger than the bytes that were read."""
     if len(walk.data) < LOG_OVERHEAD:
-        raise _damaged(path, position, "the last batch is not whole")
+        raise _corrupt_batch_error(path, position, "the last batch is not whole")
     size: int = _LENGTH.unpack_from(walk.data, LENGTH_POSITION)[0] + LOG_OVERHEAD
     return size
 
 
-def _damaged(path: str, position: int, problem: str) -> InvalidBatch:
+def _corrupt_batch_error(path: str, position: int, problem: str) -> InvalidBatch:
     return InvalidBatch(ErrorCode.CORRUPT_MESSAGE, f"{path}, position {position}: {problem}")
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SourceSegment(NamedTuple):
-    """A segment to clean. Its files have these sizes; it will not grow any more."""
+    """A segment to clean, with the sizes of its files; it does not grow any more."""
 
     base_offset: int
     size: int
@@ -27,8 +27,9 @@ class SourceSegment(NamedTuple):
 
 
 class LastOfProducer(NamedTuple):
-    """Where a producer's sequence numbers can be read from: the last offset of its last data batch that is committed,
-    or None if its last word in this epoch is a marker. If not `is_known`, any of its batches may be the one."""
+    """The batch from which a producer's sequence numbers can be read: the last offset of its last committed data batch,
+    or None if a marker is the last that it wrote in this epoch. If not `is_known`, any of its batches may be that
+    one."""
 
     last_data_offset: int | None
     epoch: int
@@ -83,20 +84,20 @@ class CleanerStats:
 
 
 class Pause(NamedTuple):
-    """A moment at which the worker may be stopped. It should wait so long, which is mostly 0."""
+    """A step at which the worker may be stopped, and how long it waits there: mostly 0."""
 
     seconds: float
 
 
 class SwapReady(NamedTuple):
-    """A group of segments is cleaned: its `.swap` files are complete and durable, and wait to take their places."""
+    """A group of segments is cleaned: its `.swap` files are complete and durable, and can replace the originals."""
 
     base_offset: int
     replaced: tuple[int, ...]
 
 
 class Finished(NamedTuple):
-    """The last step. Below `end_offset` the log is clean once every swap has happened."""
+    """The last step of a pass. The log is clean below `end_offset` once every swap is done."""
 
     end_offset: int
     stats: CleanerStats

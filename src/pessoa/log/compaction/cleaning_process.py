@@ -38,8 +38,8 @@ _LOWEST_PRIORITY = 19
 
 
 class CleanerDied(Exception):
-    """The process ended without a word: it was killed, or has a bug, which then stands in the broker's stderr. Or the
-    system had no room for it."""
+    """The cleaner process ended without a result: it was killed, could not be started, or has a bug, which then stands
+    in the broker's stderr."""
 
 
 class CleaningProcess:
@@ -77,7 +77,8 @@ class CleaningProcess:
         return self._process.pid
 
     def next_step(self) -> SwapReady | Finished:
-        """Wait for the next group, or the end. `DiskError` and `InvalidBatch` come out as in the child."""
+        """Wait for the next cleaned group, or the end. `DiskError` and `InvalidBatch` are raised as in the child
+        process."""
         message = _read_message(self._output)
         if message is None:
             code = self._process.wait()
@@ -91,7 +92,7 @@ class CleaningProcess:
         self._process.kill()
 
     def close(self) -> None:
-        """End it and wait until it is gone, so that it touches no file any more."""
+        """Kill the process and wait until it has ended, so that it touches no file any more."""
         self._process.kill()
         self._process.wait()
         self._output.close()

@@ -95,7 +95,7 @@ class LogCleaner:
         self._busy: set[PartitionLog] = set()
         # While it runs: its workers, their numbers, and the pauses of those that have found nothing to clean.
         self._workers: asyncio.TaskGroup | None = None
-        self._working: set[int] = set()
+        self._busy_workers: set[int] = set()
         self._pauses: set[asyncio.Task[None]] = set()
         self.last_stats: CleanerStats | None = None
 
@@ -118,8 +118,8 @@ class LogCleaner:
 
     def _start_workers(self) -> None:
         for number in range(min(self._settings.threads, max(2, os.cpu_count() or 1))):
-            if self._workers is not None and number not in self._working:
-                self._working.add(number)
+            if self._workers is not None and number not in self._busy_workers:
+                self._busy_workers.add(number)
                 self._workers.create_task(self._work(number))
 
     async def _work(self, number: int) -> None:
@@ -128,7 +128,7 @@ class LogCleaner:
                 if not await self.clean_filthiest():
                     await self._pause()
         finally:
-            self._working.discard(number)
+            self._busy_workers.discard(number)
 
     async def _pause(self) -> None:
         pause = asyncio.get_running_loop().create_task(self._clock.wait_ms(max(1, self._settings.backoff_ms)))

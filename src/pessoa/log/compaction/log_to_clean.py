@@ -54,13 +54,15 @@ class CleanerSettings:
 
     @property
     def map_bytes(self) -> int:
-        """For the offset map of one pass; all of them share the buffer."""
+        """The size of the offset map of one pass: the usable part of the dedupe buffer, divided by the number of
+        cleaner threads."""
         return int(self.dedupe_buffer_size * self.io_buffer_load_factor) // max(1, self.threads)
 
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """How dirty a log is. `has_bad_checkpoint`: the cleaner checkpoint lies outside the log, and must be set anew."""
+    """The dirty part of a log, and how dirty it is. `has_bad_checkpoint`: the cleaner checkpoint lies outside the log
+    and must be reset."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -79,7 +81,7 @@ class Cleanable:
 
 
 def assess(partition_log: PartitionLog, checkpoint: int | None, now_ms: int) -> Cleanable:
-    """How dirty a log is. `checkpoint` is the offset that the last pass has reached, None if there was no pass."""
+    """Return how dirty a log is. `checkpoint` is the offset that the last pass reached, None if there was no pass."""
     start = partition_log.log_start_offset
     is_bad = checkpoint is not None and not start <= checkpoint <= partition_log.log_end_offset
     if is_bad and not partition_log.config.is_deleted:
@@ -146,7 +148,7 @@ def _is_overdue(partition_log: PartitionLog, dirty: Sequence[Segment], now_ms: i
 def make_plan(
     partition_log: PartitionLog, cleanable: Cleanable, settings: CleanerSettings, now_ms: int
 ) -> CleaningPlan:
-    """Everything that a pass needs to know, as of `now_ms`. The swaps of an earlier pass must be finished."""
+    """Return the plan of a pass over the log at `now_ms`. The swaps of an earlier pass must be finished."""
     assert not unfinished_swaps(partition_log)
     segments = [one for one in partition_log.segments[:-1] if one.base_offset < cleanable.first_uncleanable_offset]
     return CleaningPlan(
@@ -156,7 +158,7 @@ def make_plan(
         first_dirty_offset=cleanable.first_dirty_offset,
         first_uncleanable_offset=cleanable.first_uncleanable_offset,
         segments=tuple(_source(segment) for segment in segments),
-        aborted=tuple(_aborted(partition_log)),
+        aborted=tuple(_aborted_transactions_of(partition_log)),
         producers={
             entry.producer_id: _last_of_producer(entry, partition_log.high_watermark)
             for entry in partition_log.producers.entries()
@@ -185,6 +187,6 @@ def _source(segment: Segment) -> SourceSegment:
     )
 
 
-def _aborted(partition_log: PartitionLog) -> list[AbortedTransaction]:
+def _aborted_transactions_of(partition_log: PartitionLog) -> list[AbortedTransaction]:
     # A marker may stand in a later segment than the data, even in the active one.
     return [transaction for segment in partition_log.segments for transaction in segment.aborted_transactions()]

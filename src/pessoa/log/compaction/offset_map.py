@@ -71,7 +71,7 @@ class OffsetMap:
 
     @property
     def used_bytes(self) -> int:
-        """An upper bound of what it takes."""
+        """An upper bound of the memory that the map uses."""
         return len(self._latest) * BYTES_PER_KEY + len(self._verdicts) * 9 // _RECORDS_PER_9_BYTES
 
     def has_room_for(self, record_count: int) -> bool:
@@ -101,7 +101,7 @@ class OffsetMap:
         return bytes(self._verdicts[first : first + count])
 
     def supersede(self, keys: Sequence[bytes | None], verdicts: bytearray) -> None:
-        """Make those of some clean records DEAD whose key comes again in the dirty part."""
+        """Set the verdicts of those clean records to DEAD whose key comes again in the dirty part."""
         latest = self._latest
         for index, key in enumerate(keys):
             if key is not None:

@@ -37,7 +37,7 @@ log = logging.getLogger("pessoa.log")
 
 
 def unfinished_swaps(partition_log: PartitionLog) -> list[Segment]:
-    """Segments in the log that have not got their final names, because a pass was stopped in the middle."""
+    """Return the segments of the log that still have their `.swap` names, because a pass was stopped in the middle."""
     return [segment for segment in partition_log.segments if segment.suffix == SWAP_SUFFIX]
 
 
