@@ -138,7 +138,7 @@ def delete_acls(situation: Situation, request: DeleteAclsRequest) -> Decision:
 
 
 class _Entries:
-    """All entries, and those that a filter may be about: most filters name a resource or a principal."""
+    """All ACLs of the image, indexed by resource name and by principal: most filters name one of them."""
 
     def __init__(self, by_id: Mapping[Uuid, Acl]) -> None:
         self._all = list(by_id.items())
@@ -150,7 +150,7 @@ class _Entries:
         return f"<_Entries: {len(self._all)}>"
 
     def candidates(self, wanted: DeleteAclsFilter) -> list[tuple[Uuid, Acl]]:
-        """In the order of the entries, and at least those that the filter matches."""
+        """Return at least those entries that the filter matches, in the order of the entries."""
         name, principal = wanted.resource_name_filter, wanted.principal_filter
         if name is not None and wanted.pattern_type_filter != MATCH:
             if self._by_name is None:
@@ -205,7 +205,7 @@ def describe_acls(image: MetadataImage, request: DescribeAclsRequest) -> Describ
 
 
 def _filter(wanted: DeleteAclsFilter | DescribeAclsRequest) -> Callable[[Acl], bool]:
-    """Whether an entry is one of those that are asked for."""
+    """Return a predicate that says whether an ACL matches the filter."""
     numbers = (
         wanted.resource_type_filter,
         wanted.pattern_type_filter,

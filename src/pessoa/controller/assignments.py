@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_assignment(cluster: ClusterImage, replicas: Sequence[int], expected_count: int | None = None) -> None:
-    """Raise a Refusal if no partition can have these replicas."""
+    """Raise a Refusal if a partition cannot have these replicas."""
     if not replicas:
         raise _refusal("a partition has an empty list of replicas")
     unknown = sorted(set(replicas) - set(cluster.brokers))
@@ -29,25 +29,27 @@ def check_assignment(cluster: ClusterImage, replicas: Sequence[int], expected_co
 
 
 def is_active(cluster: ClusterImage, broker_id: int) -> bool:
-    """Whether a broker may lead, and count as in sync."""
+    """Return whether the broker may lead and be in an ISR: it is registered, and neither fenced nor shutting down."""
     broker = cluster.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def is_directory_online(cluster: ClusterImage, broker_id: int, directory: Uuid) -> bool:
-    """Whether the broker says that it has the directory; one that is not known yet counts as there."""
+    """Return whether the broker's registration lists the directory; one that is not known yet counts as online."""
     if directory == DIRECTORY_LOST:
         return False
     return is_reserved(directory) or directory in cluster.brokers[broker_id].directories
 
 
 def is_reserved(directory: Uuid) -> bool:
-    """Whether an id stands for "unassigned" and the like, and so for no directory (KIP-858)."""
+    """Return whether a directory id is a reserved one, such as UNASSIGNED or LOST, and so the id of no directory
+    (KIP-858)."""
     return int.from_bytes(directory, "big") < _RESERVED_UUIDS
 
 
 def default_directory(cluster: ClusterImage, broker_id: int) -> Uuid:
-    """Where a new replica goes: the broker's only directory; with several, the broker chooses and tells us."""
+    """Return the directory of a new replica: the broker's only one. With several it is UNASSIGNED: the broker chooses,
+    and reports it with AssignReplicasToDirs."""
     broker = cluster.brokers.get(broker_id)
     if broker is not None and len(broker.directories) == 1:
         return broker.directories[0]
@@ -55,7 +57,7 @@ def default_directory(cluster: ClusterImage, broker_id: int) -> Uuid:
 
 
 def new_partition(cluster: ClusterImage, topic_id: Uuid, index: int, replicas: Sequence[int]) -> PartitionRecord | None:
-    """The record that creates a partition; None if none of its replicas is up."""
+    """Return the record that creates a partition; None if none of its replicas is active."""
     isr = [replica for replica in replicas if is_active(cluster, replica)]
     if not isr:
         return None

@@ -134,7 +134,8 @@ def _check_directories(situation: Situation, request: BrokerRegistrationRequest)
 
 
 def _check_features(situation: Situation, request: BrokerRegistrationRequest) -> None:
-    """A broker can do all that the cluster has agreed on, and needs nothing that it has not."""
+    """Raise a Refusal unless the broker supports every feature at the level that the cluster has finalised, 0 if it has
+    none."""
     features = situation.image.features
     levels = {**features.finalized, KRAFT_VERSION: features.kraft_version}
     supported = {one.name: (one.min_supported_version, one.max_supported_version) for one in request.features}
@@ -154,8 +155,7 @@ def _stopped_in_order(situation: Situation, known: BrokerImage | None, request: 
 
 
 def register_controller(_situation: Situation, request: ControllerRegistrationRequest) -> Decision:
-    """Return the record of a controller's listeners and features. It never says that it could migrate from
-    ZooKeeper."""
+    """Return the record of a controller's listeners and features; it never supports the migration from ZooKeeper."""
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
@@ -278,7 +278,7 @@ def _transition(situation: Situation, broker: BrokerImage, state: _State) -> lis
 
 
 def _after_disk_failures(situation: Situation, broker: BrokerImage, offline: list[Uuid]) -> list[Message]:
-    """The broker lost log directories: the replicas on them are out of sync."""
+    """Return the records that remove the broker from the ISRs of the replicas in its failed log directories."""
     lost = [directory for directory in broker.directories if directory in offline]
     if not lost:
         return []

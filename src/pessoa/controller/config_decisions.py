@@ -67,7 +67,7 @@ def config_record(resource_type: int, resource: str, name: str, value: str | Non
 
 
 def check_configs(situation: Situation, resource_type: int, configs: Mapping[str, str], name: str) -> None:
-    """Raise a Refusal if a resource cannot have these settings."""
+    """Raise a Refusal if a resource cannot have these configs."""
     problem = situation.config.problem(resource_type, configs, name)
     if problem is not None:
         raise Refusal(*problem)
@@ -141,7 +141,7 @@ def _alter(
     changes_of: Callable[[Situation, Resource], Changes],
     respond: Callable[..., Response],
 ) -> tuple[list[Message], list[Response]]:
-    """The records of all resources that can be changed so, and an answer for each."""
+    """Return the records of all resources whose changes are valid, and a response for each resource."""
     records: list[Message] = []
     responses: list[Response] = []
     asked = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -206,7 +206,7 @@ def _check_broker_name(name: str) -> None:
 
 
 def _check_exists(situation: Situation, kind: int, name: str) -> None:
-    """Asked last, as Kafka does: what is wrong with the settings themselves comes first."""
+    """Raise a Refusal if the resource does not exist. As in Kafka, errors in the configs themselves come first."""
     if kind == ConfigResource.TOPIC and name not in situation.image.topics.by_name:
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}.")
     if kind == ConfigResource.BROKER and name != CLUSTER_DEFAULT:

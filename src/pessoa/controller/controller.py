@@ -72,7 +72,7 @@ _TICK_MS = 500
 
 
 class Quorum(Protocol):
-    """What the controller needs of the quorum that it leads."""
+    """The part of the metadata quorum that the controller uses."""
 
     @property
     def leader_id(self) -> int: ...
@@ -93,7 +93,8 @@ class Quorum(Protocol):
 
 
 class Controller:
-    """`decide` raises `NotController` while this node does not lead; `submit` answers so, in the form of the API."""
+    """Decides requests while this node leads the quorum. Otherwise `decide` raises `NotController`, and `submit`
+    answers NOT_CONTROLLER in the form of the API."""
 
     def __init__(
         self,
@@ -147,22 +148,21 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The image with everything that was appended, committed or not."""
+        """The image with every appended record, committed or not."""
         return self._loader.image
 
     @property
     def is_active(self) -> bool:
-        """Whether this node decides. A quorum that is no longer the leader may not have called us about it."""
+        """Whether this node is the active controller. Checked with the quorum, which may have lost the leadership
+        before it has called us."""
         return self._epoch == self._quorum.epoch and self._quorum.leader_id == self.node_id
 
     # Leading, and no longer leading.
 
     def follow_leadership(self, loader: MetadataLoader, bootstrap: Callable[[], Sequence[Message]]) -> None:
-        """The leader of the quorum has changed: activate if it is this node, else deactivate.
-
-        `loader` has the image of the log. `bootstrap` gives the records that a cluster begins with; it is called where
-        one begins, and only there, and what it raises is raised.
-        """
+        """Activate if this node has become the leader of the quorum, deactivate if another has. `loader` has the image
+        of the log. `bootstrap` returns the first records of a new cluster; it is called only for one, and its
+        exceptions are raised here."""
         if self._quorum.leader_id != self.node_id:
             self.close()
         elif not self.is_active:
@@ -182,10 +182,8 @@ class Controller:
         self.deactivate()
 
     def activate(self, loader: MetadataLoader, bootstrap: Sequence[Message]) -> Awaitable[None]:
-        """Begin to lead, from the image that the log has given; `bootstrap` is for a cluster that has none yet.
-
-        Done when the first records are committed, if there are any.
-        """
+        """Begin to lead, with the image of the log; `bootstrap` is for a cluster that has no records yet. The awaitable
+        is done when the first records are committed, if there are any."""
         self.deactivate()
         self._epoch = self._quorum.epoch
         loader.finish_deferred()
@@ -217,7 +215,7 @@ class Controller:
     # Requests.
 
     async def submit(self, request: Message, caller: Caller) -> Message:
-        """The response as `decide` gives it, or one that says NOT_CONTROLLER."""
+        """Return the response of `decide`, or one with NOT_CONTROLLER."""
         try:
             return await self.decide(request, caller)
         except NotController as problem:
@@ -287,7 +285,7 @@ class Controller:
     # What is due by time.
 
     def _tick(self) -> None:
-        """Do what is due, and set the timer for what is due next."""
+        """Run `tick`, and set the timer for the next one."""
         self._stop_timer()
         now_ms = self._clock.monotonic_ms()
         deadline_ms = self.tick(now_ms)
@@ -301,7 +299,8 @@ class Controller:
             self._timer = None
 
     def tick(self, now_ms: int) -> int | None:
-        """Do what is due at this moment of the monotonic clock; return when there will be more to do, if ever."""
+        """Fence stale brokers and hold the elections that are due at this time of the monotonic clock; return when this
+        must be called again, None if never."""
         if not self.is_active:
             return None
         self._fence_stale_brokers(now_ms)
@@ -316,7 +315,8 @@ class Controller:
         return min(self._due_ms if session_ms is None else [*self._due_ms, session_ms], default=None)
 
     def suspect(self, broker_id: int) -> None:
-        """The connection that carried a broker's heartbeats is closed: end its session soon, unless one comes."""
+        """End the session of a broker soon, unless a heartbeat comes: the connection that carried its heartbeats is
+        closed."""
         self.sessions.suspect(broker_id, self._clock.monotonic_ms())
 
     def _fence_stale_brokers(self, now_ms: int) -> None:
@@ -329,7 +329,7 @@ class Controller:
             self.sessions.end(broker_id)
 
     def _elections(self) -> Sequence[tuple[int, Callable[[Situation, int], list[Message]]]]:
-        """The kinds of elections, and of tidying, that are due by time, and how often."""
+        """Return the periodic elections and clean-ups, each with its interval."""
         from pessoa.controller.elections import out_of_trouble, toward_preferred
 
         value = self._config.broker_value
@@ -372,7 +372,7 @@ class Controller:
         return self._answer(decision.response, self._last_append)
 
     def _append(self, records: Sequence[Message]) -> None:
-        """Write the records, and apply them to the image. More than one batch can hold are written in several."""
+        """Append the records to the log, in several batches if one cannot hold them, and apply them to the image."""
         for start in range(0, len(records), MAX_RECORDS):
             batch = records[start : start + MAX_RECORDS]
             end = self._quorum.log_end_offset + len(batch)

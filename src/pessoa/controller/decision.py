@@ -34,27 +34,25 @@ MAX_RECORDS = 10_000
 
 
 class ControllerConfig(Protocol):
-    """What a controller knows about configurations. The tables of keys are the broker's."""
+    """The configuration keys of topics, brokers and groups, for decisions. The tables of keys are the broker's."""
 
     def broker_value(self, name: str) -> str:
-        """What the node's own file says about a key, or the key's default."""
+        """Return the value of a key in the node's own file, or the key's default."""
 
     def problem(
         self, resource_type: int, configs: Mapping[str, str], resource_name: str | None = None
     ) -> tuple[ErrorCode, str] | None:
-        """What is wrong with these settings of a resource, taken together; None if nothing is.
-
-        The name says whether a broker is meant or all of them: not everything can be set for both.
-        """
+        """Return what is wrong with these configs of a resource, taken together; None if they are valid. Whether the
+        name is that of one broker or "" for all matters: some keys can be set for one of both only."""
 
     def is_list(self, resource_type: int, name: str) -> bool:
-        """Whether entries can be added to the value and taken from it."""
+        """Return whether the key is a list, so that entries can be appended and subtracted."""
 
     def default(self, resource_type: int, name: str) -> str:
         """The default value of a key, as text."""
 
     def topic_configs(self, image: MetadataImage, overrides: Mapping[str, str]) -> Sequence[CreatableTopicConfigs]:
-        """The whole configuration of a topic with these settings, as the answer to its creation shows it."""
+        """Return the whole configuration of a topic with these overrides, for the CreateTopics response."""
 
 
 class Situation(NamedTuple):
@@ -82,17 +80,18 @@ class Situation(NamedTuple):
     wall_ms: int = 0
 
     def may(self, operation: Operation, kind: ResourceType, name: str, *, quietly: bool = False) -> bool:
-        """Whether the caller may do this. What the request as a whole needs was checked before it came here."""
+        """Return whether the caller is authorised for this resource. What the request as a whole needs was checked
+        before."""
         if self.authorizer is None or self.caller.principal == THIS_NODE:
             return True
         return self.authorizer.may(self.caller, operation, kind, name, quietly=quietly)
 
     def may_in_cluster(self, operation: Operation) -> bool:
-        """Whether the caller may do this with all of the cluster; where not, a right to a single topic will do."""
+        """Return whether the caller is authorised for the cluster; if not, an ACL for a single topic is enough."""
         return self.may(operation, CLUSTER, CLUSTER_NAME, quietly=True)
 
     def after(self, records: Sequence[Message]) -> Situation:
-        """Return the situation after these records: for what is decided in two steps."""
+        """Return the situation after these records: for a decision that is made in two steps."""
         if not records:
             return self
         end = self.next_offset + len(records)
@@ -113,20 +112,20 @@ ServeInQuorum: TypeAlias = "Callable[[Any, Message, int], Answer[Message]]"
 
 
 class DecidedApi(Protocol):
-    """An API that a controller decides about, or the quorum that it leads."""
+    """An API that the controller decides, or the quorum that it leads."""
 
     @property
     def serve_in_quorum(self) -> ServeInQuorum | None: ...
 
     def decide(self, situation: Situation, request: Message) -> Decision:
-        """Raises a `Refusal` of everything that was asked."""
+        """Return the decision. Raises a `Refusal` of the whole request."""
 
     def refuse(self, request: Message, refusal: Refusal, version: int) -> Message:
-        """The response that says so, in the version in which it will be sent."""
+        """Return the error response for a refusal, in the version in which it is sent."""
 
 
 class NotController(Exception):
-    """This node does not lead the metadata quorum, or no longer does; what was asked for may or may not happen."""
+    """This node is not the active controller, or stopped being it; the request may or may not have an effect."""
 
 
 def check_named_once(count: int, what: str) -> None:

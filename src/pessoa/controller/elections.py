@@ -111,12 +111,14 @@ def after_departure(
 def after_arrival(
     situation: Situation, broker_id: int = NO_BROKER, only: Collection[tuple[Uuid, int]] | None = None
 ) -> Iterator[Message]:
-    """The broker is unfenced, or replicas have a directory again: they may lead what has no leader."""
+    """Return the records that elect leaders for leaderless partitions of a broker that is unfenced, or whose replicas
+    have a directory again."""
     return _updates(situation, lambda partition: not partition.has_leader, arriving=broker_id, only=only)
 
 
 def after_unclean_shutdown(situation: Situation, broker_id: int) -> Iterator[Message]:
-    """The broker is back and may have lost what it had acknowledged: it is no longer in sync, nor eligible."""
+    """Return the records that remove a broker from all ISRs and ELRs: it restarted after an unclean shutdown and may
+    have lost acknowledged records."""
     return _updates(
         situation,
         lambda partition: broker_id in partition.isr or broker_id in partition.elr,
@@ -126,7 +128,7 @@ def after_unclean_shutdown(situation: Situation, broker_id: int) -> Iterator[Mes
 
 
 def after_disk_failure(situation: Situation, broker_id: int, lost: Collection[Uuid]) -> Iterator[Message]:
-    """The broker lost log directories: it leaves the ISR of what was there."""
+    """Return the records that remove a broker from the ISRs of the replicas in its failed log directories."""
     return _updates(
         situation,
         lambda partition: broker_id in partition.isr and partition.directory_of(broker_id) in lost,
@@ -169,7 +171,7 @@ def _updates(
 
 
 def toward_preferred(situation: Situation, limit: int) -> list[Message]:
-    """Give leadership back to preferred leaders that are in sync, of `limit` partitions at most."""
+    """Return the records that elect preferred leaders that are in sync, for at most `limit` partitions."""
     changes = (
         _election_record(situation, topic, index, partition, Election.PREFERRED)
         for topic, index, partition in _partitions(situation)
@@ -179,7 +181,8 @@ def toward_preferred(situation: Situation, limit: int) -> list[Message]:
 
 
 def out_of_trouble(situation: Situation, limit: int) -> list[Message]:
-    """Elect leaders of partitions that have none and allow unclean elections, `limit` partitions at most."""
+    """Return the records that elect leaders of leaderless partitions with unclean elections, for at most `limit`
+    partitions."""
     changes = (
         _election_record(situation, topic, index, partition, Election.UNCLEAN)
         for topic, index, partition in _partitions(situation)

@@ -60,7 +60,7 @@ class PartitionChange:
         elr_enabled: bool,
         can_lead: Callable[[int], bool] | None = None,
     ) -> None:
-        """`can_lead` says who is up, where that is not (or no longer) what the cluster's image says."""
+        """`can_lead` returns whether a broker is active, where the image does not show it yet, or no longer."""
         self.election = Election.ONLINE
         self.replicas = partition.replicas
         self.isr = partition.isr
@@ -146,7 +146,7 @@ class PartitionChange:
                 record.leader_recovery_state = RECOVERING
 
     def _choose(self) -> tuple[int, bool]:
-        """The leader, and whether it is known to have everything."""
+        """Return the new leader, and whether its election is clean."""
         first = [self._partition.leader]
         if self.election is Election.PREFERRED:
             first.insert(0, self.replicas[0])
@@ -216,7 +216,7 @@ class PartitionChange:
 
 
 def topic_setting(situation: Situation, topic: str, name: str) -> str:
-    """What a topic's key is worth: set for the topic, for all brokers, or in this node's file."""
+    """Return the value of a topic's key: set for the topic, for all brokers, or in this node's file."""
     configs = situation.image.configs
     for resource in ((_TOPIC, topic), (_BROKER, "")):
         value = configs.of(*resource).get(name)
@@ -233,7 +233,7 @@ def change_of(
     partition: PartitionImage,
     can_lead: Callable[[int], bool] | None = None,
 ) -> PartitionChange:
-    """The start of a change, with what the configuration says about the topic."""
+    """Return a change of the partition, with the settings of its topic."""
     image = situation.image
     # A topic cannot ask for more in-sync replicas than it has, and its first partition stands for all (KIP-966).
     factor = len(image.topics.by_id[topic_id].partitions[0].replicas)

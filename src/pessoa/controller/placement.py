@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 
 
 class _Ring:
-    """Brokers in a ring. In one round each broker is given out once; a new round starts one further."""
+    """Brokers in a ring. In one round each broker is returned once; the next round starts one further."""
 
     def __init__(self, brokers: list[int], random_below: RandomBelow) -> None:
         self._brokers = sorted(brokers)
@@ -69,7 +69,7 @@ class _Rack:
 def place(
     brokers: Iterable[BrokerImage], partition_count: int, replication_factor: int, random_below: RandomBelow
 ) -> list[tuple[int, ...]]:
-    """The replicas of each new partition, the preferred leader first; or a Refusal."""
+    """Return the replicas of each new partition, the preferred leader first. Raises a Refusal."""
     usable = [broker for broker in brokers if not _is_shutting_down(broker) and _takes_replicas(broker)]
     live_count = sum(not broker.fenced for broker in usable)
     if not live_count:
@@ -121,7 +121,8 @@ def _is_shutting_down(broker: BrokerImage) -> bool:
 
 
 def _takes_replicas(broker: BrokerImage) -> bool:
-    """Whether a directory is there that is not cordoned (KIP-1066); a broker that has said nothing takes them."""
+    """Return whether the broker has a log directory that is not cordoned (KIP-1066); one that has reported none counts
+    as yes."""
     cordoned = broker.cordoned_directories
     return not broker.directories or cordoned is None or not set(broker.directories) <= set(cordoned)
 

@@ -111,10 +111,8 @@ def _cancel(situation: Situation, topic: str, partition: PartitionImage, change:
 
 
 def list_partition_reassignments(situation: Situation, request: ListPartitionReassignmentsRequest) -> Decision:
-    """The moves that are going on: of all partitions, or of those that the request names.
-
-    The controller says it, so that a client that has just asked for a move finds it, whichever broker it asks.
-    """
+    """Return the reassignments that are under way: of all partitions, or of those that the request names. The
+    controller decides it, so that a client that has just begun one finds it, whichever broker it asks."""
     image = situation.image
     topics = []
     if request.topics is None:
@@ -141,7 +139,7 @@ def list_partition_reassignments(situation: Situation, request: ListPartitionRea
 
 
 def _moving_topics(image: MetadataImage) -> list[tuple[str, Iterable[int]]]:
-    """In Apache's order, that of a hash table by topic id."""
+    """Return the topics with reassignments, in the order in which Apache Kafka's hash table of topic ids iterates."""
     moving = [
         topic_id
         for topic_id, topic in image.topics.by_id.items()

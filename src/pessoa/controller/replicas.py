@@ -44,7 +44,7 @@ _ANY_EPOCH = -1
 
 
 def check_broker_epoch(situation: Situation, broker_id: int, broker_epoch: int) -> None:
-    """Raise a Refusal for a broker that is not registered with this epoch: it has to register anew."""
+    """Raise a Refusal for a broker that is not registered with this broker epoch: it has to register again."""
     broker = situation.image.cluster.brokers.get(broker_id)
     if broker is None or broker.epoch != broker_epoch:
         raise Refusal(ErrorCode.STALE_BROKER_EPOCH)

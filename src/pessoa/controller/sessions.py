@@ -75,7 +75,7 @@ class BrokerSessions:
         return known is not None and now_ms <= known.expires_ms
 
     def all_know_of_shutdown(self, image: MetadataImage, broker_id: int) -> bool:
-        """Whether all other brokers that serve know that this one is shutting down."""
+        """Return whether all other unfenced brokers have replayed the record that this one is shutting down."""
         known = self._sessions.get(broker_id)
         if known is None or known.shutdown_offset is None:
             return False
@@ -86,7 +86,7 @@ class BrokerSessions:
         )
 
     def stale(self, image: MetadataImage, now_ms: int) -> list[int]:
-        """Unfenced brokers that have not been heard of for a whole session."""
+        """Return the unfenced brokers without a heartbeat for a whole session timeout."""
         return [
             broker.id
             for broker in image.cluster.brokers.values()
@@ -94,7 +94,7 @@ class BrokerSessions:
         ]
 
     def next_deadline_ms(self, image: MetadataImage) -> int | None:
-        """When, at the earliest, an unfenced broker is stale."""
+        """Return the earliest time at which an unfenced broker becomes stale; None if there is none."""
         deadlines = [
             session.expires_ms + 1
             for broker in image.cluster.brokers.values()
@@ -107,6 +107,6 @@ class BrokerSessions:
         return known.metadata_offset if known is not None else _NEVER_HEARD
 
     def _of(self, broker_id: int, broker_epoch: int) -> _Session | None:
-        """The session under this broker epoch."""
+        """Return the session of this broker epoch; None if there is none."""
         known = self._sessions.get(broker_id)
         return known if known is not None and known.broker_epoch == broker_epoch else None

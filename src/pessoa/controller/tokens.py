@@ -122,7 +122,7 @@ def expire_delegation_token(situation: Situation, request: ExpireDelegationToken
 
 
 def remove_ended_tokens(situation: Situation, limit: int) -> list[Message]:
-    """The records that remove tokens which can no longer be used, some at a time."""
+    """Return the records that remove tokens which have expired, at most `limit`."""
     now_ms = situation.wall_ms
     tokens = situation.image.delegation_tokens.by_id.values()
     ended = [one.token_id for one in tokens if _has_ended(one, now_ms)]
@@ -130,7 +130,7 @@ def remove_ended_tokens(situation: Situation, limit: int) -> list[Message]:
 
 
 def _settings(situation: Situation) -> _Settings | None:
-    """None if tokens are switched off."""
+    """Return the settings of delegation tokens; None if they are switched off."""
     value = situation.config.broker_value
     secret = value(_SECRET)
     if not secret:
@@ -144,7 +144,7 @@ def _settings(situation: Situation) -> _Settings | None:
 
 
 def _find(situation: Situation, mac: bytes) -> tuple[_Settings, DelegationToken]:
-    """The token with this hmac, if the caller may change it. Raises a `Refusal`."""
+    """Return the token with this HMAC, if the caller may change it. Raises a `Refusal`."""
     settings = _settings(situation)
     if settings is None:
         raise Refusal(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

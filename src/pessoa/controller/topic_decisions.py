@@ -64,7 +64,7 @@ _ADDITION_STRICT_SINCE = 3
 
 
 def _spend(situation: Situation, partitions: int, strict_since: int) -> None:
-    """Count these partitions for the quota of the caller, if it has one."""
+    """Charge these partitions to the caller's mutation quota, if it has one."""
     if situation.mutations is not None:
         situation.mutations.spend(partitions, is_strict=situation.caller.version >= strict_since)
 
@@ -108,7 +108,7 @@ def _check_may_create(situation: Situation, name: str) -> None:
 
 
 def _check_total(situation: Situation, request: CreateTopicsRequest) -> None:
-    """A request for far too much is refused as a whole, before anything is built for it."""
+    """Raise a Refusal if the request creates far too many partitions, before anything is built for it."""
     default = int(situation.config.broker_value("num.partitions"))
     total = sum(
         len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))
@@ -123,7 +123,7 @@ def _check_total(situation: Situation, request: CreateTopicsRequest) -> None:
 def _create(
     situation: Situation, topic: CreatableTopic
 ) -> tuple[list[Message], CreatableTopicResult, Mapping[str, str]]:
-    """The records, the answer, and what was set for the topic."""
+    """Return the records, the response and the configs of a new topic."""
     _check_new_name(situation, topic.name)
     configs = _new_configs(situation, topic)
     topic_id = situation.new_uuid()
@@ -273,7 +273,7 @@ def delete_topics(situation: Situation, request: DeleteTopicsRequest) -> Decisio
 
 
 def _name_or_id(situation: Situation, state: DeleteTopicState) -> str | Uuid:
-    """The topic that is meant, by its name if it has one."""
+    """Return the name of the topic if it has one, else its id."""
     if state.name is not None:
         return state.name
     return situation.image.topics.name_of(state.topic_id) or state.topic_id
@@ -295,8 +295,8 @@ def _check_deletion_enabled(situation: Situation) -> None:
 
 
 def _find(situation: Situation, state: DeleteTopicState, may_delete_all: bool) -> Uuid:
-    """The id of a topic that the client may delete. Without the right to describe a topic that is named, the client
-    does not hear whether it exists; ids are no secret."""
+    """Return the id of a topic that the client may delete. A client that may not describe a topic gets the same error
+    whether it exists or not; ids are no secret."""
     topics = situation.image.topics
     if state.name is None:
         if state.topic_id == ZERO_UUID:

@@ -18,7 +18,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def why_illegal(name: str) -> str | None:
-    """A sentence about what is wrong with a topic's name; None if nothing is."""
+    """Return what is wrong with a topic name, as a sentence; None if it is valid."""
     if not name:
         return "The topic name is empty."
     if name in (".", ".."):
@@ -40,7 +40,7 @@ def collision_key(name: str) -> str:
 
 
 def colliding(name: str, others: Iterable[str]) -> str | None:
-    """One of the other names that this one collides with."""
+    """Return one of the other names that this name collides with; None if there is none."""
     if not can_collide(name):
         return None
     wanted, length = collision_key(name), len(name)

@@ -24,7 +24,7 @@ class Regex:
     """A compiled expression. Matches a name as a whole, not a part of it."""
 
     def __init__(self, text: str) -> None:
-        """Raises InvalidRegex."""
+        """Compile `text`. Raises InvalidRegex."""
         if len(text) > _LONGEST:
             raise InvalidRegex(f"it has {len(text)} characters, and {_LONGEST} are the most")
         if text.lower().count("\\p") > _MOST_CLASSES:

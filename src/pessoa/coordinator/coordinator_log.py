@@ -23,14 +23,15 @@ class CoordinatorLog(Protocol):
         """
 
     def append_barrier(self, partition: int) -> int:
-        """Write a batch without records, which only a leader can get committed, and return the log end offset after it.
-        Where no other replica could lead, the end as it is. Raises `Refusal`."""
+        """Write a batch without records, which only the real leader can get committed, and return the log end offset
+        after it. If no other replica can lead, nothing is written, and the present log end offset is returned. Raises
+        `Refusal`."""
 
     def high_watermark(self, partition: int) -> int:
-        """The end of what is committed."""
+        """Return the high watermark of the partition."""
 
     async def wait_until_committed(self, partition: int, offset: int) -> None:
-        """Return when the high watermark is at `offset` or beyond. Raises `Refusal` when that will not be."""
+        """Return when the high watermark is at `offset` or beyond. Raises `Refusal` if that cannot happen any more."""
 
     def read(self, partition: int) -> Iterator[RecordBatch]:
-        """The batches from log start to log end."""
+        """Yield the batches from log start to log end."""

@@ -138,7 +138,7 @@ class GroupCoordinator:
     # ── what the broker tells it ──
 
     def partition_for(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that keeps the group; its leader is the group's coordinator."""
+        """Return the partition of `__consumer_offsets` that keeps the group; its leader is the group's coordinator."""
         return self.runtime.partition_for(group_id)
 
     def elect(self, partition: int, leader_epoch: int) -> asyncio.Task[None] | None:
@@ -157,7 +157,7 @@ class GroupCoordinator:
         share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
         streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
     ) -> None:
-        """Settings have changed, dynamically: they hold for every group from now on."""
+        """Take over settings that were changed dynamically, for all groups."""
         self._config, self._share_config, self._streams_config = config, share_config, streams_config
         for led in self.runtime.led_partitions():
             led.shard.registry.config = config
@@ -388,7 +388,8 @@ class GroupCoordinator:
     async def _delete_with_shares(
         self, partition: int, group_ids: list[str], shared: AbstractSet[str], context: Caller
     ) -> DeleteGroupsResponse:
-        """Delete what the share coordinator has of the share groups first; a group of which something is left stays."""
+        """Delete groups, the state of share groups at the share coordinator first; a group of which some state is left
+        stays."""
         kept: dict[str, ErrorCode] = {}
         for group_id in group_ids:
             if group_id in shared and (code := await self.share.delete_state_of(group_id)).is_error:
@@ -415,7 +416,7 @@ class GroupCoordinator:
         ]
 
     def _by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
-        """The groups, each once, by the partition of `__consumer_offsets` that keeps them."""
+        """Return the groups, each once, by the partition of `__consumer_offsets` that keeps them."""
         found: dict[int, list[str]] = {}
         for group_id in dict.fromkeys(group_ids):
             found.setdefault(self.partition_for(group_id), []).append(group_id)
@@ -460,7 +461,7 @@ def _fit_join(response: JoinGroupResponse, context: Caller) -> JoinGroupResponse
 
 
 def _fit_single_leave(response: LeaveGroupResponse) -> LeaveGroupResponse:
-    """The versions that let one member leave have one error."""
+    """Return the response in the form of the versions in which one member leaves: its error is that of the response."""
     code = response.error_code
     if code == ErrorCode.NONE:
         code = response.members[0].error_code

@@ -78,7 +78,7 @@ class _KnownTopic(NamedTuple):
     partition_count: int
 
     def split(self, partitions: Iterable[P]) -> tuple[list[P], list[P]]:
-        """The partitions that exist, and those that do not."""
+        """Return the partitions that exist, and those that do not."""
         there: list[P] = []
         missing: list[P] = []
         for partition in partitions:
@@ -87,7 +87,7 @@ class _KnownTopic(NamedTuple):
 
 
 class OffsetService:
-    """`image` tells the metadata as it is now."""
+    """The offset APIs of a group coordinator. `image` returns the present metadata image."""
 
     def __init__(self, runtime: CoordinatorRuntime[GroupShard], image: Callable[[], Image]) -> None:
         self._runtime = runtime
@@ -146,7 +146,7 @@ class OffsetService:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, context: Caller, guard: object = None
     ) -> Answer[TxnOffsetCommitResponse]:
-        """`guard` is what verifying the transaction has given, for `CoordinatorLog.append`."""
+        """Commit offsets in a transaction. `guard` is the result of its verification, for `CoordinatorLog.append`."""
 
         def failed(topics: Iterable[TxnOffsetCommitRequestTopic], code: ErrorCode) -> TxnOffsetCommitResponse:
             if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and context.version < _TXN_LOADING_VERSION:

@@ -12,7 +12,8 @@ _SIGN = 1 << 31
 
 
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition of `key`. Kafka takes 0 for the absolute value of the one number that has none in 32 bits."""
+    """Return the partition of `key`: its Java hash code, made positive as in Kafka (0 for the smallest int), modulo the
+    partition count."""
     value = string_hash(key)
     if value > _SIGN:
         value = (1 << 32) - value

@@ -59,15 +59,14 @@ def encode_batch(
 
 
 def empty_batch() -> bytearray:
-    """A batch that takes up an offset and holds nothing. Compaction leaves such batches, so every reader knows them."""
+    """Return a batch that takes up an offset and has no records. Compaction leaves such batches, so every reader knows
+    them."""
     return build_batch([], base_offset=0, last_offset=0)
 
 
 def decode_batch(log: str, batch: RecordBatch) -> Iterator[StoredRecord | TransactionEnd]:
-    """What a batch of the log `log` (GROUP_LOG, TRANSACTION_LOG) holds.
-
-    Types and versions that a newer Kafka wrote are passed over, as Kafka does: they may be left from a downgrade.
-    """
+    """Yield the records and markers in a batch of `log` (GROUP_LOG, TRANSACTION_LOG). Types and versions that a newer
+    Kafka wrote are skipped, as in Kafka: they may be left from a downgrade."""
     if batch.is_control:
         for control in control_records(batch):
             if control.type in (ControlRecordType.COMMIT, ControlRecordType.ABORT):

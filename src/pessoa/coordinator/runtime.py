@@ -73,7 +73,8 @@ class LoadState(Enum):
 
 
 class _UncommittedOutput:
-    """An output whose records, or whose view, are not committed yet. `end` is the offset that must be reached."""
+    """An output whose records, or the records that it was decided from, are not committed. `end` is the offset that the
+    high watermark must reach."""
 
     __slots__ = ("deadline_ms", "end", "output")
 
@@ -105,7 +106,8 @@ class LedPartition(Generic[S]):
 
 
 class CoordinatorRuntime(Generic[S]):
-    """`log_name` is GROUP_LOG or TRANSACTION_LOG; `make_shard` makes an empty shard for a partition."""
+    """Runs the shards of the partitions that this broker leads. `log_name` is GROUP_LOG or TRANSACTION_LOG;
+    `make_shard` makes an empty shard for a partition."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._image = image
         self._codec = codec
-        self._led: dict[int, LedPartition[S]] = {}
+        self._led_partitions: dict[int, LedPartition[S]] = {}
         # How long each of the last partitions took to load, in milliseconds.
         self.load_times_ms: deque[int] = deque(maxlen=_REMEMBERED_LOADS)
         self._token = 0
@@ -135,47 +137,47 @@ class CoordinatorRuntime(Generic[S]):
         self._timer_ms: int | None = None
 
     def __repr__(self) -> str:
-        return f"<CoordinatorRuntime: leads {len(self._led)} partitions>"
+        return f"<CoordinatorRuntime: leads {len(self._led_partitions)} partitions>"
 
     def partition_for(self, key: str) -> int:
         return partition_for(key, self._log.partition_count())
 
     def led_partition(self, partition: int) -> LedPartition[S] | None:
-        return self._led.get(partition)
+        return self._led_partitions.get(partition)
 
     def led_partitions(self) -> list[LedPartition[S]]:
-        return list(self._led.values())
+        return list(self._led_partitions.values())
 
     def active_partitions(self) -> list[int]:
-        return [partition for partition, led in self._led.items() if led.state is LoadState.ACTIVE]
+        return [partition for partition, led in self._led_partitions.items() if led.state is LoadState.ACTIVE]
 
     # ── leadership ──
 
     def elect(self, partition: int, epoch: int) -> asyncio.Task[None] | None:
         """Load a partition that this broker leads; return the task that does, None if the epoch is not newer."""
-        led = self._led.get(partition)
+        led = self._led_partitions.get(partition)
         if led is not None:
             if led.epoch >= epoch:
                 return None
             self._drop(led)
-        led = self._led[partition] = LedPartition(partition, epoch, self._make_shard(partition))
+        led = self._led_partitions[partition] = LedPartition(partition, epoch, self._make_shard(partition))
         led.loader = _start(self._load(led))
         return led.loader
 
     def resign(self, partition: int, epoch: int | None = None) -> None:
         """Drop a partition that this broker does not lead any more. `epoch` is that of the new leader, None if it was
         deleted."""
-        led = self._led.get(partition)
+        led = self._led_partitions.get(partition)
         if led is not None and (epoch is None or led.epoch < epoch):
             self._drop(led)
 
     def close(self) -> None:
-        for led in list(self._led.values()):
+        for led in list(self._led_partitions.values()):
             self._drop(led)
         self._stop_timer()
 
     def _drop(self, led: LedPartition[S]) -> None:
-        del self._led[led.partition]
+        del self._led_partitions[led.partition]
         led.state = LoadState.FAILED
         for task in (led.loader, led.waiter):
             if task is not None:
@@ -251,7 +253,8 @@ class CoordinatorRuntime(Generic[S]):
     def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
     ) -> Awaitable[None]:
-        """Write the marker that ends a transaction, and let the shard know. Resolves when it is committed."""
+        """Write the marker that ends a transaction, and apply it to the shard. The awaitable is done when the marker is
+        committed."""
         led = self._active(partition)
         marker = build_transaction_marker(
             ControlRecordType.COMMIT if committed else ControlRecordType.ABORT,
@@ -265,7 +268,7 @@ class CoordinatorRuntime(Generic[S]):
         return self._log.wait_until_committed(partition, end)
 
     def _active(self, partition: int) -> LedPartition[S]:
-        led = self._led.get(partition)
+        led = self._led_partitions.get(partition)
         if led is None or led.state is LoadState.FAILED:
             raise Refusal(ErrorCode.NOT_COORDINATOR)
         if led.state is LoadState.LOADING:
@@ -273,7 +276,7 @@ class CoordinatorRuntime(Generic[S]):
         return led
 
     def publish(self, image: Image, delta: Delta) -> None:
-        """Tell every shard what the metadata is now."""
+        """Give the new metadata image to every shard."""
         self._image = image
         now_ms = self._now_ms()
         for led in self._all_active():
@@ -281,7 +284,7 @@ class CoordinatorRuntime(Generic[S]):
             self._arm_timer(led)
 
     def _all_active(self) -> Iterator[LedPartition[S]]:
-        return (led for led in list(self._led.values()) if led.state is LoadState.ACTIVE)
+        return (led for led in list(self._led_partitions.values()) if led.state is LoadState.ACTIVE)
 
     # ── what an output asks for ──
 
@@ -353,7 +356,7 @@ class CoordinatorRuntime(Generic[S]):
             self._arm_timer(led)
 
     def _finish(self, led: LedPartition[S], output: Output, refusal: Refusal | None, now_ms: int) -> None:
-        """The records are committed, or will not be for the reason that `refusal` gives."""
+        """Complete an output: its records are committed, or, with `refusal`, cannot be."""
         for token, reply in output.replies:
             self._deliver(led, token, reply if refusal is None else refusal)
         if output.on_outcome is not None:
@@ -385,7 +388,7 @@ class CoordinatorRuntime(Generic[S]):
             logger.warning("the clock jumped by %d ms; deadlines move with it", jump_ms)
         if abs(jump_ms) > CLOCK_ROUNDING_MS:
             self._skew_ms = skew_ms
-            for led in self._led.values():
+            for led in self._led_partitions.values():
                 led.shard.shift_deadlines(jump_ms)
                 for waiting in led.uncommitted:
                     waiting.deadline_ms += jump_ms
@@ -428,7 +431,7 @@ class CoordinatorRuntime(Generic[S]):
             self.expire()
 
     def expire(self) -> None:
-        """Do what is due by now."""
+        """Fail the outputs that have timed out, and run the timers of all shards that are due."""
         now_ms = self._now_ms()
         for led in self._all_active():
             while led.uncommitted and led.uncommitted[0].deadline_ms <= now_ms:
@@ -446,7 +449,8 @@ def _deadline_ms(led: LedPartition[S]) -> int | None:
 
 
 def _start(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """A task whose failure is the loop's affair at once, and not only when the task is collected."""
+    """Return a task whose exception is passed to the event loop's handler at once, and not when the task is
+    collected."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(_report)
     return task

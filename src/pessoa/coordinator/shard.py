@@ -66,7 +66,7 @@ Reply = Message | Refusal
 
 
 class Producer(NamedTuple):
-    """Whose transaction the records belong to."""
+    """The producer id and epoch of the transaction that the records belong to."""
 
     id: int
     epoch: int
@@ -144,13 +144,13 @@ class Image(Protocol):
 
 
 class Delta(Protocol):
-    """What changed from the image `old` to the one that comes with this."""
+    """The changes from the image `old` to the new one."""
 
     @property
     def old(self) -> Image: ...
     @property
     def changed_topics(self) -> Collection[Uuid]:
-        """New topics, and those that got partitions or new replicas."""
+        """The ids of topics that are new, or got partitions or other replicas."""
 
     @property
     def deleted_topics(self) -> Collection[Uuid]: ...
@@ -166,7 +166,7 @@ class Shard(Protocol):
     def next_deadline_ms(self) -> int | None: ...
 
     def expire(self, now_ms: int) -> Output:
-        """Do what the earliest deadline asks for, if it has passed."""
+        """Run the action of the earliest timer, if its deadline has passed."""
 
     def shift_deadlines(self, by_ms: int) -> None: ...
 

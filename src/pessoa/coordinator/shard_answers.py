@@ -52,7 +52,7 @@ def ask(
     failed: Failed[M],
     guard: object = None,
 ) -> Answer[M]:
-    """The answer of that method of the partition's shard, or what `failed` makes of a refusal."""
+    """Return the response of `decide`, a method of the partition's shard; for a refusal, what `failed` returns."""
     try:
         answer = runtime.submit(partition, decide, request, context, guard)
     except Refusal as refusal:

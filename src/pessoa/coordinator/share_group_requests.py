@@ -58,7 +58,7 @@ SharePartitionId = tuple[Uuid, int]
 
 
 class SharePersister(Protocol):
-    """Asks the share coordinators. What they do not answer in time has an error in the response."""
+    """Sends requests to the share coordinators. A share partition without a response in time has an error."""
 
     async def ask(self, api: StateApi, request: Any) -> Message: ...
 
@@ -73,7 +73,7 @@ class StateResult(NamedTuple):
 
 
 def state_results(response: Message) -> dict[SharePartitionId, StateResult]:
-    """The error of each share partition in a response of a share coordinator."""
+    """Return the error of each share partition in a response of a share coordinator."""
     return {
         (topic.topic_id, one.partition): StateResult(ErrorCode.of(one.error_code), one.error_message)
         for topic in response.results  # type: ignore[attr-defined]
@@ -136,7 +136,7 @@ class ShareGroupService:
         )
 
     def describe(self, group_ids: Sequence[str], context: Caller) -> Answer[ShareGroupDescribeResponse]:
-        """In the order that is asked for, each once."""
+        """Return the descriptions of the groups in the order of the request, each once."""
 
         def failed(group_id: str, code: ErrorCode, message: str | None = None) -> ShareGroupDescribeResponse:
             return ShareGroupDescribeResponse(throttle_time_ms=0, groups=[share_group_error(group_id, code, message)])
@@ -166,7 +166,7 @@ class ShareGroupService:
     # ── initialising ──
 
     def initialize(self, asked: InitializeShares) -> None:
-        """Tell the share coordinator of share partitions that begin, and the shard of the outcome."""
+        """Let the share coordinator initialise share partitions, and give the result to the shard."""
         self._start(self._initialize(asked))
 
     def _start(self, work: Coroutine[None, None, None]) -> None:
@@ -196,7 +196,8 @@ class ShareGroupService:
     async def _note_initialised(
         self, group_id: str, topics: NamedTopics, results: Mapping[SharePartitionId, StateResult]
     ) -> None:
-        """Write down what was initialised, then what was not and is to be tried again."""
+        """Let the shard record which share partitions were initialised, and which were not and are to be tried
+        again."""
         infos = {False: topic_infos(topics), True: topic_infos(topics)}
         for is_failed, some in infos.items():
             for info in some:
@@ -212,7 +213,7 @@ class ShareGroupService:
                     "share group %s: %s could not be initialised: %s", group_id, named_topics(left), code.name
                 )
             try:
-                await self._ask(
+                await self._ask_shard(
                     GroupShard.note_shares_initialised,
                     SharesInitialised(group_id=group_id, error_code=code, topics=left),
                     group_id,
@@ -221,7 +222,9 @@ class ShareGroupService:
                 # Whatever coordinates the group next asks again.
                 logger.info("share group %s: what was initialised is not written: %s", group_id, refusal.code.name)
 
-    async def _ask(self, decide: Decide[GroupShard, R], request: R, group_id: str, caller: Caller | None = None) -> Any:
+    async def _ask_shard(
+        self, decide: Decide[GroupShard, R], request: R, group_id: str, caller: Caller | None = None
+    ) -> Any:
         """Return the response of that method of the group's shard. Raises `Refusal`."""
         try:
             answer = self._runtime.submit(self._partition_for(group_id), decide, request, caller or OwnRequest(0), None)
@@ -237,7 +240,7 @@ class ShareGroupService:
         response = offsets.DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id, topics=[], error_code=0)
         try:
             self._check_on()
-            wanted = await self._wanted(group)
+            wanted = await self._requested_topics(group)
         except Refusal as refusal:
             response.error_code, response.error_message = refusal.code, refusal.text
             return response
@@ -264,19 +267,22 @@ class ShareGroupService:
                 topic_name=name,
                 topic_id=topic_id,
                 partitions=[
-                    _described(index, found.get((topic_id, index)), latest.get((name, index))) for index in indexes
+                    _partition_offsets(index, found.get((topic_id, index)), latest.get((name, index)))
+                    for index in indexes
                 ],
             )
             for name, topic_id, indexes in wanted
         ]
         return response
 
-    async def _wanted(self, group: offsets.DescribeShareGroupOffsetsRequestGroup) -> list[tuple[str, Uuid, list[int]]]:
-        """Name, id and partitions of the topics that are asked for; an id of zeros is of a topic that is not there."""
+    async def _requested_topics(
+        self, group: offsets.DescribeShareGroupOffsetsRequestGroup
+    ) -> list[tuple[str, Uuid, list[int]]]:
+        """Return name, id and partitions of the requested topics; the id is zero for a topic that does not exist."""
         if group.topics is None:
             try:
                 request = ShareGroupNamed(group_id=group.group_id)
-                plan = await self._ask(GroupShard.list_initialised_shares, request, group.group_id)
+                plan = await self._ask_shard(GroupShard.list_initialised_shares, request, group.group_id)
             except Refusal as refusal:
                 if refusal.code is ErrorCode.GROUP_ID_NOT_FOUND:
                     return []  # no error, as in Kafka
@@ -311,7 +317,7 @@ class ShareGroupService:
         response = alter.AlterShareGroupOffsetsResponse(throttle_time_ms=0, error_code=0, responses=[])
         try:
             self._check_on()
-            plan = await self._ask(GroupShard.plan_share_alteration, request, request.group_id, caller)
+            plan = await self._ask_shard(GroupShard.plan_share_alteration, request, request.group_id, caller)
         except Refusal as refusal:
             response.error_code, response.error_message = refusal.code, refusal.text
             return response
@@ -322,7 +328,9 @@ class ShareGroupService:
                 topic_name=topic.topic_name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _altered(one.index, results.get((topic.topic_id, one.index)), ErrorCode.of(one.error_code))
+                    _altered_partition(
+                        one.index, results.get((topic.topic_id, one.index)), ErrorCode.of(one.error_code)
+                    )
                     for one in topic.partitions
                 ],
             )
@@ -361,24 +369,24 @@ class ShareGroupService:
         response = delete.DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=0, responses=[])
         try:
             self._check_on()
-            plan = await self._ask(GroupShard.plan_share_offset_deletion, request, request.group_id, caller)
+            plan = await self._ask_shard(GroupShard.plan_share_offset_deletion, request, request.group_id, caller)
             assert isinstance(plan, SharePlan)
             errors = await self._delete_state(plan)
             gone = [one.topic_id for one in plan.topics if not one.error_code and one.topic_id not in errors]
             if gone:
                 deleted = SharesDeleted(group_id=plan.group_id, topic_ids=gone)
-                await self._ask(GroupShard.note_shares_deleted, deleted, plan.group_id)
+                await self._ask_shard(GroupShard.note_shares_deleted, deleted, plan.group_id)
         except Refusal as refusal:
             response.error_code, response.error_message = refusal.code, refusal.text
             return response
-        response.responses = [_deleted(topic, errors.get(topic.topic_id)) for topic in plan.topics]
+        response.responses = [_deleted_topic(topic, errors.get(topic.topic_id)) for topic in plan.topics]
         return response
 
     async def delete_state_of(self, group_id: str) -> ErrorCode:
         """Delete everything that the share coordinator has of a group, which must have no members."""
         try:
             request = ShareGroupNamed(group_id=group_id)
-            plan = await self._ask(GroupShard.plan_share_group_deletion, request, group_id)
+            plan = await self._ask_shard(GroupShard.plan_share_group_deletion, request, group_id)
         except Refusal as refusal:
             return refusal.code
         assert isinstance(plan, SharePlan)
@@ -386,7 +394,7 @@ class ShareGroupService:
         return next((result.code for result in errors.values()), ErrorCode.NONE)
 
     async def _delete_state(self, plan: SharePlan) -> dict[Uuid, StateResult]:
-        """Return the topics of the plan of which something is left, and why."""
+        """Delete the state of the plan's topics; return those of which some is left, with the error."""
         asked = delete_state.DeleteShareGroupStateRequest(
             group_id=plan.group_id,
             topics=[
@@ -404,11 +412,11 @@ class ShareGroupService:
         return {topic_id: result for (topic_id, _), result in results.items() if result.code.is_error}
 
 
-def _described(
+def _partition_offsets(
     index: int, found: summary_state.PartitionResult | None, latest: int | None
 ) -> offsets.DescribeShareGroupOffsetsResponsePartition:
-    """Return the offsets of one share partition. What the share coordinator did not say is unknown, and no error, as in
-    Kafka."""
+    """Return the offsets of one share partition. As in Kafka, an offset that the share coordinator did not return is
+    unknown, and not an error."""
     if found is None or found.error_code:
         return offsets.DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=NO_OFFSET, leader_epoch=0, lag=_NO_LAG, error_code=0
@@ -423,7 +431,9 @@ def _described(
     )
 
 
-def _altered(index: int, result: StateResult | None, code: ErrorCode) -> alter.AlterShareGroupOffsetsResponsePartition:
+def _altered_partition(
+    index: int, result: StateResult | None, code: ErrorCode
+) -> alter.AlterShareGroupOffsetsResponsePartition:
     message = code.text if code.is_error else None
     if result is not None:
         code, message = result
@@ -432,7 +442,7 @@ def _altered(index: int, result: StateResult | None, code: ErrorCode) -> alter.A
     )
 
 
-def _deleted(topic: PlannedTopic, result: StateResult | None) -> delete.DeleteShareGroupOffsetsResponseTopic:
+def _deleted_topic(topic: PlannedTopic, result: StateResult | None) -> delete.DeleteShareGroupOffsetsResponseTopic:
     code = ErrorCode.of(topic.error_code) if result is None else result.code
     return delete.DeleteShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,

@@ -41,7 +41,7 @@ class _Refused(NamedTuple):
 
 
 class StreamsGroupService:
-    """`is_on`: whether this cluster has streams groups. `heartbeat_interval_ms` is the broker's."""
+    """The APIs of streams groups. `is_on`: this cluster has streams groups. `heartbeat_interval_ms` is the broker's."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class StreamsGroupService:
         self._create = create
         self._tasks: set[asyncio.Task[None]] = set()
         self._under_way: set[str] = set()
-        self._refused: dict[str, _Refused] = {}
+        self._refused_topics: dict[str, _Refused] = {}
 
     def __repr__(self) -> str:
         return f"<StreamsGroupService: {len(self._under_way)} topics are being created>"
@@ -87,7 +87,7 @@ class StreamsGroupService:
         )
 
     def describe(self, group_ids: Sequence[str], context: Caller) -> Answer[StreamsGroupDescribeResponse]:
-        """In the order that is asked for."""
+        """Return the descriptions of the groups in the order of the request."""
 
         def failed(group_id: str, code: ErrorCode, message: str | None = None) -> StreamsGroupDescribeResponse:
             return StreamsGroupDescribeResponse(
@@ -119,17 +119,24 @@ class StreamsGroupService:
     # ── internal topics ──
 
     def create_topics(self, asked: CreateInternalTopics) -> list[str]:
-        """Begin to create what is missing and not refused lately; return the refusals of earlier tries, in words."""
+        """Begin to create the internal topics that are missing and were not refused lately; return the error messages
+        of earlier attempts."""
         now_ms = self._clock.now_ms()
-        self._refused = {name: one for name, one in self._refused.items() if one.until_ms > now_ms}
+        self._refused_topics = {name: one for name, one in self._refused_topics.items() if one.until_ms > now_ms}
         wanted = [
-            topic for topic in asked.topics if topic.name not in self._under_way and topic.name not in self._refused
+            topic
+            for topic in asked.topics
+            if topic.name not in self._under_way and topic.name not in self._refused_topics
         ]
         if wanted:
             task = asyncio.get_running_loop().create_task(self._create_topics(wanted, asked.caller))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        told = [f"{one.name}: {self._refused[one.name].reason}" for one in asked.topics if one.name in self._refused]
+        told = [
+            f"{one.name}: {self._refused_topics[one.name].reason}"
+            for one in asked.topics
+            if one.name in self._refused_topics
+        ]
         return told[:_MOST_TOLD]
 
     async def _create_topics(self, topics: Sequence[InternalTopic], caller: Caller) -> None:
@@ -144,4 +151,4 @@ class StreamsGroupService:
         until_ms = self._clock.now_ms() + _REMEMBERED_HEARTBEATS * self._heartbeat_interval_ms()
         for name, reason in refusals.items():
             logger.warning("internal topic %s of a streams group could not be created: %s", name, reason)
-            self._refused[name] = _Refused(reason, until_ms)
+            self._refused_topics[name] = _Refused(reason, until_ms)

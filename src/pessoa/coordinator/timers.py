@@ -33,7 +33,7 @@ class Timers:
     def __init__(self) -> None:
         self._timers: dict[Hashable, _Timer] = {}
         self._heap: list[tuple[int, int, Hashable]] = []
-        self._count = 0
+        self._scheduled_count = 0
         self._shift_ms = 0
 
     def __repr__(self) -> str:
@@ -47,15 +47,15 @@ class Timers:
         return None if timer is None else timer.deadline_ms + self._shift_ms
 
     def schedule(self, key: Hashable, deadline_ms: int, action: Action) -> None:
-        """Set the timer of `key`, or set it anew."""
+        """Set the timer of `key`, in place of an earlier one."""
         deadline_ms -= self._shift_ms
         timer = self._timers.get(key)
         if timer is not None and timer.entry_ms <= deadline_ms:
             self._timers[key] = _Timer(deadline_ms, timer.entry_ms, timer.number, action)
             return
-        self._count += 1
-        self._timers[key] = _Timer(deadline_ms, deadline_ms, self._count, action)
-        heappush(self._heap, (deadline_ms, self._count, key))
+        self._scheduled_count += 1
+        self._timers[key] = _Timer(deadline_ms, deadline_ms, self._scheduled_count, action)
+        heappush(self._heap, (deadline_ms, self._scheduled_count, key))
 
     def cancel(self, key: Hashable) -> None:
         self._timers.pop(key, None)
@@ -71,7 +71,7 @@ class Timers:
         return None
 
     def pop_due(self, now_ms: int) -> Action | None:
-        """The action of the earliest timer whose deadline has passed; its timer is gone then."""
+        """Remove the earliest timer whose deadline has passed, and return its action; None if there is none."""
         while (entry_ms := self.next_deadline_ms()) is not None and entry_ms <= now_ms:
             _, number, key = heappop(self._heap)
             timer = self._timers[key]
@@ -83,5 +83,5 @@ class Timers:
         return None
 
     def shift(self, by_ms: int) -> None:
-        """Move every deadline: the clock they were counted on has jumped."""
+        """Move every deadline by `by_ms`: the clock has jumped."""
         self._shift_ms += by_ms

@@ -203,7 +203,7 @@ class Offsets:
     # ── OffsetFetch ──
 
     def fetch(self, request: OffsetFetchRequestGroup, require_stable: bool) -> OffsetFetchResponseGroup:
-        """The offsets of one group: of the topics that are named, or of all if `topics` is None."""
+        """Return the offsets of one group: of the topics that are named, or of all if `topics` is None."""
         group_id = request.group_id
         group = self._registry.groups.get(group_id)
         if group is None:
@@ -288,12 +288,10 @@ class Offsets:
             yield from pending.items()
 
     def expire(self, group: Group, now_ms: int) -> tuple[list[CoordinatorRecord], bool]:
-        """Tombstones of the group's offsets that have expired, and whether that leaves none.
-
-        Offsets of a group with members live, except those of topics that no member is subscribed to any more
-        (KIP-211). Those of a group that had members expire the retention after the last member left; those of a group
-        that never had any, or of an unsubscribed topic, the retention after their commit.
-        """
+        """Return the tombstones of the group's offsets that have expired, and whether none is left. Offsets of a group
+        with members do not expire, except those of topics that no member is subscribed to any more (KIP-211). Those of
+        a group that had members expire the retention after the last member left; those of a group that never had any,
+        or of an unsubscribed topic, the retention after their commit."""
         has_open = group.id in self.open
         topics = self.committed.get(group.id)
         if topics is None:
@@ -444,12 +442,14 @@ def _check_generation(check: CommitCheck, topic: str, topic_id: Uuid, partition:
 
 
 def _as_generation_error(refusal: Refusal) -> Refusal:
-    """Transactional producers know generations, not member epochs."""
+    """Return the refusal with ILLEGAL_GENERATION for a member epoch error: transactional producers know generations
+    only."""
     return Refusal(ErrorCode.ILLEGAL_GENERATION) if refusal.code is ErrorCode.STALE_MEMBER_EPOCH else refusal
 
 
 def _expiry_base(group: Group) -> Callable[[CommittedOffset], int] | None:
-    """From when the retention of an offset counts; None while none of the group's may expire."""
+    """Return a function that gives the time from which the retention of an offset counts; None while no offset of the
+    group may expire."""
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.is_empty:
             since_ms = group.state_since_ms

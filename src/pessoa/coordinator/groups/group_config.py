@@ -80,11 +80,12 @@ REGEX_REFRESH_MIN_INTERVAL_MS = 10_000
 
 
 def within(override: str | None, default: int, least: int, most: int) -> int:
-    """A setting of the broker, or of the group within the broker's bounds: they may have been narrowed later."""
+    """Return the group's own setting, clipped to the broker's bounds, which may have been narrowed since; without one,
+    the broker's."""
     return default if override is None else min(max(int(override), least), most)
 
 
 def is_within_interval(since_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Return True until an interval has passed. A moment that lies ahead was noted by a clock that has been set back
-    since, or by another coordinator's: to wait for it could take hours."""
+    """Return True until the interval has passed. A time in the future counts as passed: the clock has been set back
+    since, or was another coordinator's, and to wait for it could take hours."""
     return since_ms <= now_ms < since_ms + interval_ms

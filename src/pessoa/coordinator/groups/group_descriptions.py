@@ -47,7 +47,7 @@ def group_type(group: Group | ShareGroup) -> str:
 
 
 def list_groups(registry: Registry, request: ListGroupsRequest) -> list[ListedGroup]:
-    """The groups in one of the states and of one of the types that the request names; all where it names none."""
+    """Return the groups in one of the states and of one of the types that the request names; all if it names none."""
     states = {state.strip().lower().replace("_", "") for state in request.states_filter}
     types = {name.lower() for name in request.types_filter}
     known = {**registry.groups, **registry.share_groups}
@@ -166,7 +166,7 @@ def _describe_member(registry: Registry, group: ConsumerGroup, member: ConsumerM
 def _assignment(
     registry: Registry, partitions: Mapping[Uuid, Iterable[int]], topic_ids: Iterable[Uuid]
 ) -> modern.Assignment:
-    """These topics in this order, but for those that are gone."""
+    """Return the partitions of these topics, in this order, without topics that were deleted."""
     topics = registry.image.topics.by_id
     return modern.Assignment(
         topic_partitions=[

@@ -31,8 +31,8 @@ MayDescribe: TypeAlias = Callable[[Caller, str], bool]
 
 
 class Registry:
-    """`new_uuid` gives a random UUID: chance is not made here. `may_describe` says whether a member may know of a
-    topic."""
+    """The groups of a shard. `new_uuid` returns a random UUID, since this code is deterministic. `may_describe` returns
+    whether a member is authorised to describe a topic."""
 
     def __init__(
         self,
@@ -95,19 +95,19 @@ class Registry:
         return group
 
     def check_not_share(self, group_id: str) -> None:
-        """Refuse a request that would make, or take this for, a group of another type."""
+        """Raise a Refusal if the group is a share group: the request is for another type."""
         if group_id in self.share_groups:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"{group_id} is a share group")
 
     def overrides(self, group_id: str) -> Mapping[str, str]:
-        """The dynamic configuration of the group itself."""
+        """Return the dynamic configuration of the group itself."""
         return self.image.configs.of(GROUP_RESOURCE, group_id)
 
     def topic(self, name: str) -> Topic | None:
         return self.image.topics.by_name.get(name)
 
     def topic_ids(self, names: Iterable[str]) -> frozenset[Uuid]:
-        """The ids of those topics that exist."""
+        """Return the ids of those topics that exist."""
         topics = self.image.topics.by_name
         return frozenset(topics[name].id for name in names if name in topics)
 
@@ -123,7 +123,7 @@ class Registry:
         return group_hash(hashes)
 
     def forget_topics(self, names: Iterable[str]) -> None:
-        """These topics have changed: the groups that are subscribed to them shall look again."""
+        """Let the groups that are subscribed to these topics refresh their metadata: the topics have changed."""
         for name in names:
             self.topic_hashes.pop(name, None)
             for group_id in self.groups_by_topic.get(name, ()):
@@ -144,7 +144,7 @@ class Registry:
 
 
 def client_host(context: Caller) -> str:
-    """As Java prints an address that was never looked up, which is how Kafka stores and shows it."""
+    """Return the address as Java prints one that was not resolved, which is how Kafka stores and shows it."""
     return f"/{context.client_host}"
 
 

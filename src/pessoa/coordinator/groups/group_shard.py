@@ -63,7 +63,8 @@ _EXPIRY_KEY = ("offset expiry",)
 
 
 class GroupShard:
-    """Requests are those of the APIs, with their lists cut down to what this shard has."""
+    """The groups of one partition of `__consumer_offsets`. Requests are those of the APIs, with only the groups of this
+    shard in them."""
 
     def __init__(
         self,
@@ -112,10 +113,8 @@ class GroupShard:
         return output
 
     def _announce(self, output: Output, group: ClassicGroup, former: ConsumerGroup | StreamsGroup | None) -> None:
-        """Write that there is a new group, so that it is known wherever its first members join again.
-
-        It may take the place of a consumer or streams group that has no members any more.
-        """
+        """Add the record of a new group, so that it exists after a fail-over, before its first members have joined. It
+        may replace a consumer or streams group without members."""
         assert not output.records
         if former is not None:
             output.records += group_tombstones(former)
@@ -296,7 +295,7 @@ class GroupShard:
         offset: int,
         producer_id: int,
     ) -> None:
-        """What Kafka wrote before 0.9, in the terms of today."""
+        """Apply a record in a version that Kafka wrote before 0.9."""
         today = None
         if value is not None:
             today = group_records.OffsetCommitValue(

@@ -49,7 +49,8 @@ class ProtocolMigration:
     # ── up ──
 
     def upgrade(self, output: Output, classic: ClassicGroup) -> ConsumerGroup:
-        """The consumer group that the classic group becomes with these records. Raises `Refusal`."""
+        """Return the consumer group that the classic group becomes, and add its records to `output`. Raises
+        `Refusal`."""
         self._check_upgrade(classic)
         try:
             group = self._as_consumer_group(classic)

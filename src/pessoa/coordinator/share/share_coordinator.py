@@ -78,24 +78,24 @@ class ShareCoordinator:
     # ── requests ──
 
     def initialize(self, request: InitializeShareGroupStateRequest, context: Caller) -> Answer[Message]:
-        return self._ask(INITIALIZE, ShareShard.initialize, request, context)
+        return self._ask_shards(INITIALIZE, ShareShard.initialize, request, context)
 
     def read(self, request: ReadShareGroupStateRequest, context: Caller) -> Answer[Message]:
-        return self._ask(READ, ShareShard.read, request, context)
+        return self._ask_shards(READ, ShareShard.read, request, context)
 
     def write(self, request: WriteShareGroupStateRequest, context: Caller) -> Answer[Message]:
-        return self._ask(WRITE, ShareShard.write, request, context)
+        return self._ask_shards(WRITE, ShareShard.write, request, context)
 
     def delete(self, request: DeleteShareGroupStateRequest, context: Caller) -> Answer[Message]:
-        return self._ask(DELETE, ShareShard.delete, request, context)
+        return self._ask_shards(DELETE, ShareShard.delete, request, context)
 
     def summarize(self, request: ReadShareGroupStateSummaryRequest, context: Caller) -> Answer[Message]:
-        return self._ask(SUMMARY, ShareShard.summarize, request, context)
+        return self._ask_shards(SUMMARY, ShareShard.summarize, request, context)
 
-    def _ask(self, api: StateApi, decide: Decide[ShareShard, R], request: R, context: Caller) -> Answer[Message]:
-        return all_of([self._ask_one(api, decide, key, single, context) for key, single in split(request)], api.join)
+    def _ask_shards(self, api: StateApi, decide: Decide[ShareShard, R], request: R, context: Caller) -> Answer[Message]:
+        return all_of([self._ask_shard(api, decide, key, single, context) for key, single in split(request)], api.join)
 
-    def _ask_one(
+    def _ask_shard(
         self, api: StateApi, decide: Decide[ShareShard, R], key: ShareKey, request: R, context: Caller
     ) -> Answer[Message]:
         if not key.group_id:

@@ -108,7 +108,7 @@ class ShareShard:
     def read(self, request: ReadShareGroupStateRequest, context: Caller, token: int, now_ms: int) -> Output:
         def decide(key: ShareKey) -> Output:
             leader_epoch = request.topics[0].partitions[0].leader_epoch
-            state = self._initialised(key, "Read")
+            state = self._initialised_state(key, "Read")
             if leader_epoch < state.leader_epoch:
                 raise Refusal(ErrorCode.FENCED_LEADER_EPOCH)
             response = READ.response(
@@ -132,14 +132,17 @@ class ShareShard:
     def write(self, request: WriteShareGroupStateRequest, context: Caller, token: int, now_ms: int) -> Output:
         def decide(key: ShareKey) -> Output:
             asked = request.topics[0].partitions[0]
-            state = self._initialised(key, "Write")
+            state = self._initialised_state(key, "Write")
             if asked.leader_epoch < state.leader_epoch:
                 raise Refusal(ErrorCode.FENCED_LEADER_EPOCH)
             if asked.state_epoch < state.state_epoch:
                 raise Refusal(ErrorCode.FENCED_STATE_EPOCH)
             # Only a read makes a leader the one that writes: the leader epoch stays as it is.
             update = Update(
-                state.leader_epoch, asked.start_offset, asked.delivery_complete_count, _checked(asked.state_batches)
+                state.leader_epoch,
+                asked.start_offset,
+                asked.delivery_complete_count,
+                _checked_batches(asked.state_batches),
             )
             return Output([self._record(key, state, update, now_ms)], [(token, WRITE.response(key))])
 
@@ -174,7 +177,7 @@ class ShareShard:
         key = ShareKey(request.group_id, topic.topic_id, partition.partition)
         try:
             if api is READ or api is WRITE:
-                self._initialised(key, "Read" if api is READ else "Write")
+                self._initialised_state(key, "Read" if api is READ else "Write")
             self._check(key)
             return decide(key)
         except Refusal as refusal:
@@ -187,7 +190,7 @@ class ShareShard:
         if topic is None or key.partition not in topic.partitions:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def _initialised(self, key: ShareKey, operation: str) -> ShareState:
+    def _initialised_state(self, key: ShareKey, operation: str) -> ShareState:
         state = self._states.get(key)
         if state is None:
             raise Refusal(ErrorCode.INVALID_REQUEST, f"{operation} operation on uninitialized share partition.")
@@ -196,7 +199,7 @@ class ShareShard:
     # ── records ──
 
     def _record(self, key: ShareKey, state: ShareState, update: Update, now_ms: int) -> CoordinatorRecord:
-        """The update; or a snapshot with it, if that is due."""
+        """Return the record of the update; if a snapshot is due, a snapshot record that includes it."""
         if state.update_count < self._config.share_coordinator_snapshot_update_records_per_snapshot:
             return update_record(key, state.snapshot_epoch, update)
         return snapshot_record(key, _next_snapshot(state.merge(update), now_ms))
@@ -264,8 +267,8 @@ def _next_snapshot(state: ShareState, now_ms: int) -> ShareState:
     return state._replace(snapshot_epoch=state.snapshot_epoch + 1, write_ms=now_ms)
 
 
-def _checked(asked: Sequence[WireBatch]) -> list[StateBatch]:
-    """The state batches of a write. Raises INVALID_REQUEST for what would be no state."""
+def _checked_batches(asked: Sequence[WireBatch]) -> list[StateBatch]:
+    """Return the state batches of a write. Raises INVALID_REQUEST if they are not valid."""
     try:
         batches = from_wire(asked)
     except ValueError as error:

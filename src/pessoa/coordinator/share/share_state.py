@@ -40,12 +40,13 @@ class ShareKey(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        """The key that FindCoordinator takes, and that says which partition of the topic keeps the state."""
+        """Return the key for FindCoordinator, whose hash decides which partition of the topic keeps the state."""
         return f"{self.group_id}:{self.topic_id}:{self.partition}"
 
     @classmethod
     def parse(cls, text: str) -> ShareKey:
-        """Read such a key. Raises ValueError. A group id may have colons itself, so it is read from the right."""
+        """Return the key that `text` shows. Raises ValueError. It is parsed from the right, since a group id may have
+        colons."""
         group_id, topic_id, partition = text.rsplit(":", 2)
         if not group_id:
             raise ValueError("the group id is empty")
@@ -98,7 +99,7 @@ class WireBatch(Protocol):
 
 
 def from_wire(batches: Sequence[WireBatch]) -> list[StateBatch]:
-    """Raises ValueError for a delivery state that does not exist."""
+    """Return the state batches of a message. Raises ValueError for a delivery state that does not exist."""
     return [
         StateBatch(batch.first_offset, batch.last_offset, DeliveryState(batch.delivery_state), batch.delivery_count)
         for batch in batches

@@ -72,11 +72,12 @@ class StateApi(NamedTuple):
 
     @staticmethod
     def error_of(response: Message) -> ErrorCode:
-        """The error in the response for one share partition."""
+        """Return the error in the response for one share partition."""
         return ErrorCode.of(response.results[0].partitions[0].error_code)  # type: ignore[attr-defined]
 
     def split_response(self, keys: Sequence[ShareKey], response: Message) -> dict[ShareKey, Message]:
-        """A response as responses for one share partition each; what it does not speak of is UNKNOWN_SERVER_ERROR."""
+        """Return the response as one response per share partition; UNKNOWN_SERVER_ERROR for one that it does not
+        name."""
         results = {
             (topic.topic_id, one.partition): one
             for topic in response.results  # type: ignore[attr-defined]
@@ -92,7 +93,7 @@ class StateApi(NamedTuple):
         }
 
     def join(self, responses: Sequence[Message]) -> Message:
-        """One response of those for single share partitions; a topic stands where its first partition does."""
+        """Return one response for those of single share partitions; a topic stands where its first partition does."""
         partitions: dict[Uuid, list[Struct]] = {}
         for response in responses:
             for topic in response.results:  # type: ignore[attr-defined]
@@ -126,7 +127,7 @@ SUMMARY = StateApi(
 
 
 def split(request: R) -> list[tuple[ShareKey, R]]:
-    """The request as requests for one share partition each."""
+    """Return the request as one request per share partition."""
     return [
         (
             ShareKey(request.group_id, topic.topic_id, partition.partition),
@@ -140,7 +141,7 @@ def split(request: R) -> list[tuple[ShareKey, R]]:
 
 
 def joined_request(parts: Sequence[R]) -> R:
-    """One request of those for single share partitions of one group."""
+    """Return one request for those of single share partitions of one group."""
     first = parts[0]
     topics: dict[Uuid, Any] = {}
     for part in parts:
@@ -153,5 +154,5 @@ def joined_request(parts: Sequence[R]) -> R:
 
 
 def refuse_all(api: StateApi, request: R, refusal: Refusal) -> Message:
-    """The response to a request that is refused as a whole: the error stands with every share partition."""
+    """Return the error response to the whole request: every share partition has the error."""
     return api.join([api.error(key, refusal.code, refusal.message) for key, _ in split(request)])

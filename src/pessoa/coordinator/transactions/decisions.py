@@ -53,7 +53,7 @@ def begin_producer(
     next_producer_id: NextProducerId,
     now_ms: int,
 ) -> Transaction | Fence:
-    """InitProducerId. `expected` is what a producer that goes on after an error has."""
+    """Decide InitProducerId. `expected` is the producer id and epoch of a producer that continues after an error."""
     if is_changing:
         raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
     if expected is not None and not _may_go_on(transaction, expected):
@@ -69,7 +69,7 @@ def begin_producer(
 
 
 def _may_go_on(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether the id is the producer's own; its epoch is judged when it is raised."""
+    """Return whether the producer id is that of the transaction; its epoch is checked when it is raised."""
     if transaction.producer_epoch == NO_EPOCH or expected.id == transaction.producer_id:
         return True
     # It has used up its epochs and has not heard of the id that it got then.
@@ -84,7 +84,7 @@ def add_partitions(
     is_changing: bool,
     now_ms: int,
 ) -> Transaction | None:
-    """AddPartitionsToTxn and AddOffsetsToTxn. None: the partitions are in the transaction already."""
+    """Decide AddPartitionsToTxn and AddOffsetsToTxn. None: the partitions are in the transaction already."""
     if transaction is None:
         raise Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if is_changing:
@@ -98,8 +98,8 @@ def add_partitions(
 def verify_partitions(
     transaction: Transaction | None, producer: ProducerIdentity, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether the partitions are in the open transaction. A change on its way does not matter: the append that this is
-    asked for is guarded against the end of the transaction."""
+    """Return NONE for each partition that is in the open transaction, and an error for the others. A change in flight
+    does not matter: the append that is verified is guarded against the end of the transaction."""
     if transaction is None:
         raise Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     _check_producer(transaction, producer)
@@ -120,7 +120,7 @@ def end_transaction(
     next_producer_id: NextProducerId,
     now_ms: int,
 ) -> Transaction | None:
-    """EndTxn. None: it has ended that way already, and the answer is the one that was given then."""
+    """Decide EndTxn. None: the transaction has ended that way already, and the response is the same as then."""
     if transaction is None:
         raise Refusal(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if client_version < EPOCH_BUMP_VERSION:
@@ -164,10 +164,8 @@ def _end_below_version_2(
 def fence(
     transaction: Transaction, transaction_version: int, next_producer_id: NextProducerId, now_ms: int
 ) -> Transaction:
-    """Abort the open transaction over its producer's head, with an epoch that the producer does not have.
-
-    `transaction_version` is the cluster's: no client asked for this.
-    """
+    """Abort the open transaction without its producer, with a producer epoch above its own. `transaction_version` is
+    the cluster's, since no client asked for this."""
     assert transaction.state is State.ONGOING, f"nothing is open: {transaction}"
     if transaction_version < EPOCH_BUMP_VERSION:
         return transaction.fenced().prepared(False, 0, NO_PRODUCER_ID, now_ms)

@@ -23,7 +23,8 @@ class WriteMarkers(NamedTuple):
 
 
 class MarkersWritten(Message, versions="0", flexible="none"):
-    """Never leaves the process. `topics` may be a part of what was asked for."""
+    """The partitions whose markers are written, which may be some of those that the transaction has. Never leaves the
+    process."""
 
     transactional_id: str = string()
     producer_id: int = int64()

@@ -53,7 +53,7 @@ FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COOR
 
 
 class Marker(NamedTuple):
-    """What stands in a marker, and the version of the transaction that it ends, which leaders check epochs by."""
+    """The content of a marker, and the version of the transaction that it ends, by which leaders check epochs."""
 
     producer_id: int
     producer_epoch: int
@@ -71,7 +71,7 @@ class MarkerPort(Protocol):
         apply it. Returns when the markers are committed."""
 
     def is_gone(self, partition: TopicPartition) -> bool:
-        """The topic does not exist any more."""
+        """Return whether the partition's topic was deleted."""
 
 
 class _Origin(NamedTuple):
@@ -82,8 +82,9 @@ class _Origin(NamedTuple):
 
 
 class MarkerWriter:
-    """`report` tells a shard, and its awaitable ends when what follows is committed. `epoch_of` is the epoch in which
-    this broker leads a partition of `__transaction_state`, None if it does not."""
+    """Writes the markers of prepared transactions. `report` gives the result to a shard, and its awaitable is done when
+    what follows is committed. `epoch_of` returns the epoch in which this broker leads a partition of
+    `__transaction_state`, None if it does not."""
 
     def __init__(
         self,
@@ -107,13 +108,13 @@ class MarkerWriter:
             return
         task = asyncio.get_running_loop().create_task(self._run(_Origin(partition, epoch), wanted))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             task.get_loop().call_exception_handler(
@@ -151,7 +152,7 @@ class MarkerWriter:
         return errors
 
     async def _report(self, origin: _Origin, wanted: WriteMarkers, done: Iterable[TopicPartition]) -> bool:
-        """Whether the shard has taken note."""
+        """Report the written markers to the shard; return whether it has recorded them."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in done:
             by_topic.setdefault(topic, []).append(partition)

@@ -23,7 +23,7 @@ _RETRY_MS = 50
 
 
 class ProducerIdPool:
-    """`allocate` asks the controller for a block."""
+    """Producer ids in blocks; `allocate` gets a block from the controller."""
 
     def __init__(self, allocate: Callable[[], Awaitable[AllocateProducerIdsResponse]], clock: Clock) -> None:
         self._allocate = allocate
@@ -31,7 +31,7 @@ class ProducerIdPool:
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
-        self._following: range | None = None
+        self._next_block: range | None = None
         self._fetch: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
@@ -39,22 +39,22 @@ class ProducerIdPool:
 
     @property
     def has_id(self) -> bool:
-        return self._next < self._end or self._following is not None
+        return self._next < self._end or self._next_block is not None
 
     def take(self) -> int:
-        if self._next == self._end and self._following is not None:
-            self._begin(self._following)
+        if self._next == self._end and self._next_block is not None:
+            self._begin(self._next_block)
         if self._next == self._end:
             self._start_fetch()
             raise Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller has been asked for producer ids")
         taken = self._next
         self._next += 1
-        if self._next >= self._prefetch_at and self._following is None:
+        if self._next >= self._prefetch_at and self._next_block is None:
             self._start_fetch()
         return taken
 
     async def wait_for_id(self) -> None:
-        """Return when `take` would give an id."""
+        """Return when `take` can return an id."""
         while not self.has_id:
             # Shielded: a waiter that is cancelled must not cancel the allocation that others wait for.
             await asyncio.shield(self._start_fetch())
@@ -64,7 +64,7 @@ class ProducerIdPool:
             self._fetch.cancel()
 
     def _begin(self, block: range) -> None:
-        self._next, self._end, self._following = block.start, block.stop, None
+        self._next, self._end, self._next_block = block.start, block.stop, None
         self._prefetch_at = block.start + int(len(block) * _PREFETCH_AT)
 
     def _start_fetch(self) -> asyncio.Task[None]:
@@ -84,4 +84,4 @@ class ProducerIdPool:
         if self._next == self._end:
             self._begin(block)
         else:
-            self._following = block
+            self._next_block = block

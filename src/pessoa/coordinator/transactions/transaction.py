@@ -47,7 +47,7 @@ NO_TIMEOUT_MS = (1 << 31) - 1
 
 
 class State(Enum):
-    """The value is Kafka's number for the record."""
+    """The state of a transaction; the value is Kafka's number in the record."""
 
     EMPTY = 0
     ONGOING = 1
@@ -60,17 +60,17 @@ class State(Enum):
 
     @property
     def title(self) -> str:
-        """Kafka's name for people: PrepareCommit."""
+        """Kafka's display name of the state: PrepareCommit."""
         return self.name.title().replace("_", "")
 
     @property
     def is_prepared(self) -> bool:
-        """The outcome is decided; markers are on their way."""
+        """Whether the outcome is decided, and markers are being written."""
         return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """No transaction is open, so the id may expire."""
+        """Whether no transaction is open, so that the transactional id may expire."""
         return self in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 
@@ -116,7 +116,7 @@ class Transaction:
 
     @property
     def deadline_ms(self) -> int | None:
-        """The first moment at which the open transaction is too old."""
+        """The time at which the open transaction times out; None if none is open."""
         if self.state is not State.ONGOING or self.timeout_ms == NO_TIMEOUT_MS:
             return None
         return self.start_ms + self.timeout_ms + 1
@@ -178,7 +178,8 @@ class Transaction:
     # ── the end ──
 
     def prepared(self, commits: bool, client_version: int, next_producer_id: int, now_ms: int) -> Transaction:
-        """The outcome is decided. In version 2 this raises the epoch, also where no partition was ever added."""
+        """Return the transaction with its outcome decided. In version 2 this raises the epoch, even if no partition was
+        added."""
         if client_version >= EPOCH_BUMP_VERSION:
             # Beyond the last epoch nothing is left to raise to; an abort must be possible even then.
             assert self.producer_epoch < LAST_EPOCH or not commits, f"the last epoch must not commit: {self}"

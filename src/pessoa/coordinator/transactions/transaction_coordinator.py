@@ -128,7 +128,7 @@ class TransactionCoordinator:
 
     # ── requests ──
 
-    def _ask(
+    def _ask_shard(
         self,
         transactional_id: str,
         decide: Decide[TransactionShard, R],
@@ -137,7 +137,7 @@ class TransactionCoordinator:
         kind: type[M],
         refused: Failed[M],
     ) -> Answer[M]:
-        """Let the shard of the id answer; `refused` makes the answer of what it does not want to do."""
+        """Return the response of the shard of the transactional id; for a refusal, what `refused` returns."""
         if not transactional_id:
             return refused(ErrorCode.INVALID_REQUEST, None)
         partition = self.runtime.partition_for(transactional_id)
@@ -162,7 +162,7 @@ class TransactionCoordinator:
 
         def answer() -> Answer[Message]:
             if request.transactional_id is not None:
-                return self._ask(
+                return self._ask_shard(
                     request.transactional_id,
                     TransactionShard.begin_producer,
                     request,
@@ -187,7 +187,7 @@ class TransactionCoordinator:
                 throttle_time_ms=0, error_code=_error_for_version(context, _FIRST_ADD_WITH_FENCED, code)
             )
 
-        return self._ask(
+        return self._ask_shard(
             request.transactional_id, TransactionShard.add_offsets, request, context, AddOffsetsToTxnResponse, refused
         )
 
@@ -197,14 +197,16 @@ class TransactionCoordinator:
                 throttle_time_ms=0, error_code=_error_for_version(context, _FIRST_END_WITH_FENCED, code)
             )
 
-        return self._ask(request.transactional_id, TransactionShard.end, request, context, EndTxnResponse, refused)
+        return self._ask_shard(
+            request.transactional_id, TransactionShard.end, request, context, EndTxnResponse, refused
+        )
 
     # ── AddPartitionsToTxn ──
 
     def add_partitions(
         self, request: AddPartitionsToTxnRequest, context: Caller, denied: frozenset[str] = frozenset()
     ) -> Answer[Message]:
-        """`denied` are topics that the client may not write to."""
+        """Answer AddPartitionsToTxn. `denied` are topics that the client may not write to."""
         if context.version >= _FIRST_ADD_OF_BROKERS:
             answers = [self._add_to_one(transaction, context) for transaction in request.transactions]
             return all_of(
@@ -248,7 +250,7 @@ class TransactionCoordinator:
             return add_partitions_response(transaction, dict.fromkeys(partitions, public_code))
 
         request = AddPartitionsToTxnRequest(transactions=[transaction])
-        return self._ask(
+        return self._ask_shard(
             transaction.transactional_id,
             TransactionShard.add_or_verify_partitions,
             request,
@@ -282,7 +284,7 @@ class TransactionCoordinator:
             return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=[describe_error(name, code)])
 
         request = DescribeTransactionsRequest(transactional_ids=[name])
-        return self._ask(name, TransactionShard.describe, request, context, DescribeTransactionsResponse, refused)
+        return self._ask_shard(name, TransactionShard.describe, request, context, DescribeTransactionsResponse, refused)
 
     def list_transactions(self, request: ListTransactionsRequest, context: Caller) -> Answer[Message]:
         """Return the transactions of all partitions that this broker leads; an error while one of them loads."""

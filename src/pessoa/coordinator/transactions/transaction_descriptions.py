@@ -104,7 +104,8 @@ def unknown_states(request: ListTransactionsRequest) -> list[str]:
 
 
 def pattern_of(request: ListTransactionsRequest) -> Regex | None:
-    """Raises a `Refusal` for one that cannot be read. An empty pattern is none."""
+    """Return the transactional id pattern of the request, None if it is empty. Raises a `Refusal` if it cannot be
+    compiled."""
     text = request.transactional_id_pattern
     if not text:
         return None

@@ -16,7 +16,7 @@ _FIRST_VERSION_WITH_FLEXIBLE_VALUES = 1
 
 
 def to_record(transaction: Transaction, transaction_version: int) -> CoordinatorRecord:
-    """`transaction_version` is the level of the cluster."""
+    """Return the record of a transaction. `transaction_version` is the level of the cluster."""
     value_version = 1 if transaction_version >= _FIRST_VERSION_WITH_FLEXIBLE_VALUES else 0
     value = TransactionLogValue(
         producer_id=transaction.producer_id,

@@ -69,7 +69,7 @@ _SWEEP = "sweep"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a shard asks of the broker. `next_producer_id` raises a `Refusal` when no id is at hand."""
+    """What a shard uses of the broker. `next_producer_id` raises a `Refusal` if none is available."""
 
     next_producer_id: Callable[[], int]
     # The level of the feature transaction.version.
@@ -85,19 +85,19 @@ class TransactionShard:
         self._surroundings = surroundings
         self._transactions: dict[str, Transaction] = {}
         # Of a decided change the last producer epoch, until the change is committed.
-        self._changing: dict[str, int] = {}
+        self._uncommitted_changes: dict[str, int] = {}
         # The partitions of prepared transactions whose markers are not known to be written.
-        self._unmarked: dict[str, set[TopicPartition]] = {}
+        self._unmarked_partitions: dict[str, set[TopicPartition]] = {}
         self._timers = Timers()
 
     def __repr__(self) -> str:
-        return f"<TransactionShard: {len(self._transactions)} ids, {len(self._changing)} changing>"
+        return f"<TransactionShard: {len(self._transactions)} ids, {len(self._uncommitted_changes)} changing>"
 
     def transaction(self, transactional_id: str) -> Transaction | None:
         return self._transactions.get(transactional_id)
 
     def count_states(self) -> Counter[str]:
-        """How many transactional ids are in each state, by the state's title."""
+        """Return the number of transactional ids in each state, by the state's title."""
         return Counter(one.state.title for one in self._transactions.values())
 
     # ── requests ──
@@ -113,7 +113,7 @@ class TransactionShard:
         next_producer_id = self._surroundings.next_producer_id
         transaction = self._transactions.get(name)
         if transaction is None:
-            if name in self._changing:
+            if name in self._uncommitted_changes:
                 # Its tombstone is on the way.
                 raise Refusal(ErrorCode.CONCURRENT_TRANSACTIONS)
             transaction = Transaction.new(name, next_producer_id(), timeout_ms, now_ms)
@@ -142,7 +142,7 @@ class TransactionShard:
     def add_or_verify_partitions(
         self, request: AddPartitionsToTxnRequest, context: Caller, token: int, now_ms: int
     ) -> Output:
-        """One transaction, in the form that the API has since version 4."""
+        """Add partitions to one transaction, or verify that they are in it; the request has the form of version 4."""
         (asked,) = request.transactions
         producer = ProducerIdentity(asked.producer_id, asked.producer_epoch)
         partitions = [(topic.name, partition) for topic in asked.topics for partition in topic.partitions]
@@ -155,7 +155,7 @@ class TransactionShard:
         return self._add(transaction, producer, frozenset(partitions), client_version, token, reply, now_ms)
 
     def add_offsets(self, request: AddOffsetsToTxnRequest, context: Caller, token: int, now_ms: int) -> Output:
-        """The offsets of a group are written to its partition, so it is that partition which is added."""
+        """Add the partition of `__consumer_offsets` that keeps the group: its offsets are written there."""
         return self._add(
             self._transactions.get(request.transactional_id),
             ProducerIdentity(request.producer_id, request.producer_epoch),
@@ -204,7 +204,8 @@ class TransactionShard:
 
     def describe(self, request: DescribeTransactionsRequest, context: Caller, token: int, now_ms: int) -> Output:
         return Output.reply(
-            token, transaction_descriptions.describe_transactions(request, self._transactions, self._unmarked)
+            token,
+            transaction_descriptions.describe_transactions(request, self._transactions, self._unmarked_partitions),
         )
 
     def list_transactions(self, request: ListTransactionsRequest, context: Caller, token: int, now_ms: int) -> Output:
@@ -219,7 +220,7 @@ class TransactionShard:
     def _ask_for_markers(self, transactional_id: str) -> None:
         transaction = self._transactions[transactional_id]
         assert transaction.state.is_prepared, f"no outcome: {transaction}"
-        self._unmarked[transactional_id] = set(transaction.partitions)
+        self._unmarked_partitions[transactional_id] = set(transaction.partitions)
         self._surroundings.write_markers(
             WriteMarkers(
                 transactional_id,
@@ -237,7 +238,7 @@ class TransactionShard:
         if transaction is None or not transaction.state.is_prepared or transaction.producer != producer:
             # The marker writer reports again what it has reported, because the first answer came too late.
             return Output.reply(token, request)
-        unmarked = self._unmarked[name]
+        unmarked = self._unmarked_partitions[name]
         for topic in request.topics:
             unmarked.difference_update((topic.name, partition) for partition in topic.partition_indexes)
         if unmarked:
@@ -251,7 +252,7 @@ class TransactionShard:
 
     def _is_changing(self, transaction: Transaction | None) -> bool:
         return transaction is not None and (
-            transaction.transactional_id in self._changing or transaction.state.is_prepared
+            transaction.transactional_id in self._uncommitted_changes or transaction.state.is_prepared
         )
 
     def _change(self, changed: Transaction, token: int, reply: Message, notes: Iterable[str] = ()) -> Output:
@@ -263,7 +264,7 @@ class TransactionShard:
     def _output(self, changed: list[Transaction], then: Callable[[], None] | None = None) -> Output:
         version = self._version()
         for transaction in changed:
-            self._changing[transaction.transactional_id] = transaction.last_producer_epoch
+            self._uncommitted_changes[transaction.transactional_id] = transaction.last_producer_epoch
         return Output(
             records=[to_record(transaction, version) for transaction in changed],
             on_outcome=self._after_commit([transaction.transactional_id for transaction in changed], then),
@@ -272,18 +273,18 @@ class TransactionShard:
     def _after_commit(
         self, names: list[str], then: Callable[[], None] | None = None
     ) -> Callable[[ErrorCode, int], Output]:
-        """What to do when the records of a change are committed, or are known not to be."""
+        """Return the function that is called when the records of a change are committed, or known not to be."""
 
         def on_outcome(error: ErrorCode, now_ms: int) -> Output:
             if error is ErrorCode.REQUEST_TIMED_OUT:
                 return Output(on_outcome=on_outcome)
             for name in names:
-                self._changing.pop(name, None)
+                self._uncommitted_changes.pop(name, None)
             if error is ErrorCode.NONE:
                 if then is not None:
                     then()
             else:
-                self._look_again_at_deadlines(names, now_ms)
+                self._reschedule_timeouts(names, now_ms)
             return Output()
 
         return on_outcome
@@ -292,16 +293,16 @@ class TransactionShard:
         assert isinstance(key, TransactionLogKey), f"no key of this log: {key}"
         name = key.transactional_id
         before = self._transactions.get(name)
-        self._unmarked.pop(name, None)
+        self._unmarked_partitions.pop(name, None)
         if value is None:
             self._transactions.pop(name, None)
             self._timers.cancel(name)
             return
         assert isinstance(value, TransactionLogValue), f"no value of this log: {value}"
-        transaction = from_value(name, value, self._changing.get(name, NO_EPOCH))
+        transaction = from_value(name, value, self._uncommitted_changes.get(name, NO_EPOCH))
         self._transactions[name] = transaction
         if transaction.state.is_prepared:
-            self._unmarked[name] = set(transaction.partitions)
+            self._unmarked_partitions[name] = set(transaction.partitions)
         deadline_ms = transaction.deadline_ms
         if deadline_ms is None:
             self._timers.cancel(name)
@@ -330,20 +331,20 @@ class TransactionShard:
     def _time_out(self, name: str, now_ms: int) -> Output:
         transaction = self._transactions[name]
         assert transaction.state is State.ONGOING, f"only an open transaction has a time-out: {transaction}"
-        if name in self._changing:
-            self._look_again_at_deadlines([name], now_ms)
+        if name in self._uncommitted_changes:
+            self._reschedule_timeouts([name], now_ms)
             return Output()
         try:
             aborted = decisions.fence(transaction, self._version(), self._surroundings.next_producer_id, now_ms)
         except Refusal:
             # No producer id is at hand for the one that follows.
-            self._look_again_at_deadlines([name], now_ms)
+            self._reschedule_timeouts([name], now_ms)
             return Output()
         output = self._prepare(aborted)
         output.notes.append(f"the transaction of {name!r} is aborted: it is older than {transaction.timeout_ms} ms")
         return output
 
-    def _look_again_at_deadlines(self, names: list[str], now_ms: int) -> None:
+    def _reschedule_timeouts(self, names: list[str], now_ms: int) -> None:
         """Schedule again the time-out of open transactions whose deadline passed while another change of them was in
         flight."""
         later_ms = now_ms + self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -363,7 +364,9 @@ class TransactionShard:
         expired = [
             name
             for name, transaction in self._transactions.items()
-            if transaction.state.is_idle and transaction.last_update_ms <= limit_ms and name not in self._changing
+            if transaction.state.is_idle
+            and transaction.last_update_ms <= limit_ms
+            and name not in self._uncommitted_changes
         ]
         if len(expired) > _TOMBSTONES_PER_BATCH:
             expired = expired[:_TOMBSTONES_PER_BATCH]
@@ -373,7 +376,7 @@ class TransactionShard:
         if not expired:
             return Output()
         for name in expired:
-            self._changing[name] = NO_EPOCH
+            self._uncommitted_changes[name] = NO_EPOCH
         return Output(
             records=[tombstone(name) for name in expired],
             on_outcome=self._after_commit(expired),
@@ -401,10 +404,10 @@ class TransactionShard:
 
 
 def _confirmed_reply(token: int, reply: Message) -> Output:
-    """A reply that writes nothing, because the transaction is as it was asked to be. The replicas confirm it: to a
-    coordinator that was deposed without hearing of it, a transaction that has ended is still open. A producer would
-    write the first records of its next transaction, and the markers of the last one would decide over them; or a
-    broker would append a batch that comes late, behind the markers, and nothing would end its transaction."""
+    """Return an output without records that the replicas must confirm. A coordinator that was deposed without knowing
+    it may still see an ended transaction as open. Its producer would then write the first records of its next
+    transaction, and the markers of the last one would decide over them; or a broker would append a late batch after the
+    markers, and nothing would end its transaction."""
     output = Output.reply(token, reply)
     output.is_confirmed = True
     return output
@@ -413,7 +416,7 @@ def _confirmed_reply(token: int, reply: Message) -> Output:
 def add_partitions_response(
     asked: AddPartitionsToTxnTransaction, errors: dict[TopicPartition, ErrorCode]
 ) -> AddPartitionsToTxnResponse:
-    """The answer for one transaction, partition by partition."""
+    """Return the response for one transaction, partition by partition."""
     return AddPartitionsToTxnResponse(
         throttle_time_ms=0,
         results_by_transaction=[
@@ -440,7 +443,7 @@ def _topic_result(
 
 
 def _end_response(transaction: Transaction, client_version: int) -> EndTxnResponse:
-    """Clients below version 2 have no room for a new epoch, and get none."""
+    """Return the EndTxn response; a client below transaction version 2 gets no new epoch."""
     response = EndTxnResponse(throttle_time_ms=0, error_code=ErrorCode.NONE)
     if client_version >= EPOCH_BUMP_VERSION:
         response.producer_id, response.producer_epoch = transaction.producer

@@ -61,7 +61,7 @@ class Verifier:
         partitions: Collection[TopicPartition],
         may_add: bool,
     ) -> dict[TopicPartition, ErrorCode]:
-        """What the coordinator says of each partition: NONE, or why the batch must not be appended."""
+        """Return the coordinator's error for each partition: NONE, or why the batch must not be appended."""
         request = AddPartitionsToTxnRequest(
             transactions=[
                 AddPartitionsToTxnTransaction(

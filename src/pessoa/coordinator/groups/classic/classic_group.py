@@ -53,7 +53,7 @@ _PREVIOUS = {
 
 
 class ClassicMember:
-    """`join_token` and `sync_token` are those of the requests that the member waits to see answered."""
+    """A member of a classic group. `join_token` and `sync_token` are those of its requests that wait for a response."""
 
     __slots__ = (
         "assignment",
@@ -104,7 +104,7 @@ class ClassicMember:
 
     @property
     def is_heard_of(self) -> bool:
-        """Whether the member need not heartbeat, because the coordinator owes it an answer."""
+        """Whether the member need not send heartbeats, because its JoinGroup or SyncGroup waits for a response."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -148,7 +148,7 @@ class ClassicGroup:
         self.new_member_added = False
         # None: not known, because members do not speak the consumer protocol, or their subscriptions cannot be read.
         self.subscribed_topics: frozenset[str] | None = None
-        self._supported: Counter[str] = Counter()
+        self._member_count_by_protocol: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         return (
@@ -192,7 +192,7 @@ class ClassicGroup:
         if self.is_empty:
             return bool(protocol_type) and bool(protocols)
         return self.protocol_type == protocol_type and any(
-            self._supported[name] == len(self.members) for name, _ in protocols
+            self._member_count_by_protocol[name] == len(self.members) for name, _ in protocols
         )
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
@@ -257,7 +257,8 @@ class ClassicGroup:
         self.set_join_token(member, join_token)
 
     def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
-        """The instance comes back under a new member id, in the place of the old member, which is answered for."""
+        """Give the place of the old member to the new member id of the same instance, and return the member. The
+        requests of the old member are answered."""
         old = self.members.pop(old_id)
         assert (old.join_token, old.sync_token) == (None, None), f"{old!r} is not answered"
         member = ClassicMember(
@@ -285,7 +286,7 @@ class ClassicGroup:
         member.join_token = token
 
     def elect_joined_leader(self) -> bool:
-        """Let the leader be one that has joined. False if there is none."""
+        """Make a member that has joined the leader; return False if none has joined."""
         if self.leader is None:
             return False
         if self.members[self.leader].is_awaiting_join:
@@ -307,7 +308,9 @@ class ClassicGroup:
         """Return, of the protocols that all members support, the one that most members prefer."""
         votes: Counter[str] = Counter()
         for member in self.members.values():
-            votes[next(name for name, _ in member.protocols if self._supported[name] == len(self.members))] += 1
+            votes[
+                next(name for name, _ in member.protocols if self._member_count_by_protocol[name] == len(self.members))
+            ] += 1
         return max(votes, key=votes.__getitem__)
 
     def refresh_subscriptions(self) -> None:
@@ -329,7 +332,7 @@ class ClassicGroup:
 
     def _count_protocols(self, member: ClassicMember, by: int) -> None:
         for name in {name for name, _ in member.protocols}:
-            self._supported[name] += by
+            self._member_count_by_protocol[name] += by
 
     # ── what others ask of any group ──
 

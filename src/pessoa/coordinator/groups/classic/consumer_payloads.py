@@ -37,7 +37,7 @@ def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
 
 
 def subscribed_topics(data: bytes) -> list[str]:
-    """Only the topics, which stand first in every version."""
+    """Return the topics of a subscription, which stand first in every version of it."""
     embedded_version(data)
     return ConsumerProtocolSubscription.decoder(0)(data, _VERSION_BYTES, len(data))[0].topics  # type: ignore[no-any-return]
 
@@ -48,7 +48,7 @@ def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 
 def write_assignment(partitions: Iterable[tuple[str, Iterable[int]]], version: int) -> bytes:
-    """An assignment in the version that a member's subscription has."""
+    """Return an assignment in the version of the member's subscription."""
     version = min(_check_version(version), ConsumerProtocolAssignment.versions.last)
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[

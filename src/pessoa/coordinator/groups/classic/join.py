@@ -43,7 +43,7 @@ class JoinCall(NamedTuple):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Version 0 knew no rebalance timeout: the session's served for both."""
+        """The rebalance timeout; in version 0, which has none, the session timeout."""
         request = self.request
         return request.session_timeout_ms if self.context.version == 0 else request.rebalance_timeout_ms
 
@@ -100,7 +100,7 @@ class ClassicJoin:
             self._add(output, group, member_id, call)
 
     def _new_id(self) -> str:
-        """A UUID as Java prints it, which is the form of member ids."""
+        """Return a UUID as Java prints it, which is the form of member ids."""
         digits = self._registry.new_uuid().hex()
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -148,7 +148,7 @@ class ClassicJoin:
     def _replace_static_member(
         self, output: Output, group: ClassicGroup, instance_id: str, new_id: str, call: JoinCall
     ) -> None:
-        """A static member comes back without its member id: it takes over its old place."""
+        """Give a static member that joins without its member id a new id, in the place of the old one."""
         old_id = group.static_members[instance_id]
         old_leader = group.leader
         member = self._take_over(output, group, instance_id, old_id, new_id, call.now_ms)
@@ -180,7 +180,8 @@ class ClassicJoin:
     def _finish_replacement(
         self, group: ClassicGroup, member: ClassicMember, call: JoinCall, old_leader: str | None
     ) -> Output:
-        """A stable group has noted the new member id; no rebalance is needed."""
+        """Answer the join of a static member in a stable group, whose new member id is written: no rebalance is
+        needed."""
         if group.members.get(member.id) is not member:
             reply = join_response(UNKNOWN_MEMBER, ErrorCode.UNKNOWN_MEMBER_ID)
         elif group.state is not ClassicState.STABLE:

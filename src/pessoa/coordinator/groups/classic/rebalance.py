@@ -54,7 +54,8 @@ def join_response(
     members: list[JoinGroupResponseMember] | None = None,
     skip_assignment: bool = False,
 ) -> JoinGroupResponse:
-    """With `group`, its generation and protocol; its leader too unless another is named."""
+    """Return a JoinGroup response; with `group`, it has its generation and protocol, and its leader unless another is
+    given."""
     if group is None:
         return JoinGroupResponse(
             error_code=code, generation_id=-1, protocol_name=None, leader="", member_id=member_id, members=[]
@@ -81,7 +82,7 @@ def sync_response(code: ErrorCode, group: ClassicGroup | None = None, assignment
 
 
 class ClassicRebalance:
-    """The part that all requests and timers of the classic protocol share: rounds of joining and what ends them."""
+    """Begins and completes rebalances: what all requests and timers of the classic protocol share."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry

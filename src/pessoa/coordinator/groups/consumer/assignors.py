@@ -93,7 +93,7 @@ def _as_assignment(owned: Mapping[str, list[TopicIdPartition]]) -> Assignment:
 
 
 class _UniformForOne:
-    """All members have the same subscription."""
+    """The uniform assignor for members that all have the same subscription."""
 
     def __init__(self, members: Mapping[str, MemberSpec], partition_counts: Mapping[Uuid, int]) -> None:
         self._members = members
@@ -128,7 +128,7 @@ class _UniformForOne:
 
 
 class _UniformForMany:
-    """Members have different subscriptions."""
+    """The uniform assignor for members with different subscriptions."""
 
     def __init__(self, members: Mapping[str, MemberSpec], partition_counts: Mapping[Uuid, int]) -> None:
         self._members = members
@@ -161,7 +161,8 @@ class _UniformForMany:
         }
 
     def _hardest_first(self) -> list[Uuid]:
-        """Topics with many partitions for each of few subscribers leave the least choice."""
+        """Return the topics in the order of assignment: those with the most partitions per subscriber first, since they
+        leave the least choice."""
         return sorted(
             self._subscribers,
             key=lambda topic_id: (
@@ -184,7 +185,8 @@ class _UniformForMany:
             heappush(heap, (size + 1, member_id))
 
     def _balance(self, topic_id: Uuid) -> int:
-        """Move partitions of one topic from its fullest owners to its emptiest subscribers. How many were moved."""
+        """Move partitions of one topic from the members with the most partitions to the subscribers with the fewest;
+        return how many were moved."""
         givers = [(-self._sizes[each], each) for each in self._subscribers[topic_id]]
         takers = [(self._sizes[each], each) for each in self._subscribers[topic_id]]
         heapify(givers)

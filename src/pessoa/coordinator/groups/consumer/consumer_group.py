@@ -57,11 +57,11 @@ NOTHING_OWNED: OwnedPartitions = {}
 
 
 def accept_any_partition(topic: str, topic_id: Uuid, partition: int) -> None:
-    """The check of a member that may commit for every partition."""
+    """Accept a commit for every partition: the check of a member whose epoch is current."""
 
 
 class MemberState(IntEnum):
-    """The values are those of the record."""
+    """The state of a member; the values are those of the record."""
 
     STABLE = 0
     # It must give up partitions before it can go on.
@@ -87,7 +87,7 @@ class ConsumerState(Enum):
 
 
 class ClassicSide(NamedTuple):
-    """What a member that speaks the classic protocol brings into a consumer group."""
+    """The fields of a member that uses the classic protocol in a consumer group."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -184,13 +184,13 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Partitions:
-        """The target of the member, or of the static member that it replaces."""
+        """Return the target assignment of the member, or of the static member that it replaces."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def partition_epoch(self, topic_id: Uuid, partition: int) -> int:
-        """The epoch of the member that owns the partition, NO_EPOCH if none does."""
+        """Return the epoch of the member that owns the partition; NO_EPOCH if none does."""
         return self.partition_epochs.get(topic_id, {}).get(partition, NO_EPOCH)
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -200,7 +200,7 @@ class ConsumerGroup:
         return set(self.name_counts).union(*(each.topics for each in self.resolved_regexes.values()))
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that the member is subscribed to, by name and by expression."""
+        """Return the topics that the member is subscribed to, by name and by expression."""
         if not member.subscribed_regex:
             return member.subscribed_topics
         resolved = self.resolved_regexes.get(member.subscribed_regex)
@@ -210,7 +210,7 @@ class ConsumerGroup:
         return now_ms >= self.refresh_at_ms or self.epoch < self.refresh_epoch
 
     def supports_classic_protocols(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a classic member with these protocols fits in with those that are there."""
+        """Return whether a classic member with these protocols can join the group."""
         classic = [member.classic for member in self.members.values() if member.classic is not None]
         return protocol_type == "consumer" and any(
             all(any(name == other for other, _ in side.protocols) for side in classic) for name, _ in protocols
@@ -225,11 +225,12 @@ class ConsumerGroup:
         )
 
     def counts(self, member: ConsumerMember) -> bool:
-        """Whether the member is among those counted here, itself or as the one whose place it takes."""
+        """Return whether the member is counted in the group, itself or as the static member that it replaces."""
         return member.id in self.members or member.instance_id in self.static_members
 
     def preferred_assignor(self, member: ConsumerMember | None = None) -> str | None:
-        """The assignor that most members name, with `member` as it is about to be."""
+        """Return the assignor that most members name, with `member` as it is about to be; None if no member names
+        one."""
         members = dict(self.members)
         if member is not None:
             members.pop(self.static_members.get(member.instance_id or "", ""), None)
@@ -240,7 +241,8 @@ class ConsumerGroup:
     # ── what others ask of any group ──
 
     def check_offset_commit(self, member_id: str, epoch: int, speaks_epochs: bool) -> CommitCheck:
-        """`speaks_epochs`: whether the API and version know of member epochs."""
+        """Return the check of the partitions that the member commits for. `speaks_epochs`: the API and version have
+        member epochs. Raises `Refusal`."""
         if epoch < 0 and not self.members:
             return accept_any_partition
         member = self.member(member_id)
@@ -271,22 +273,22 @@ class ConsumerGroup:
     def put_member(self, member: ConsumerMember) -> None:
         old = self.members.get(member.id)
         if old is not None:
-            self._count(old, -1)
+            self._count_subscription(old, -1)
             self._disown(old)
         self.members[member.id] = member
-        self._count(member, 1)
+        self._count_subscription(member, 1)
         self._own(member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.id
 
     def remove_member(self, member_id: str) -> None:
         member = self.members.pop(member_id)
-        self._count(member, -1)
+        self._count_subscription(member, -1)
         self._disown(member)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
 
-    def _count(self, member: ConsumerMember, by: int) -> None:
+    def _count_subscription(self, member: ConsumerMember, by: int) -> None:
         for topic in member.subscribed_topics:
             _add(self.name_counts, topic, by)
         if member.subscribed_regex:
@@ -330,7 +332,8 @@ def _epoch_refusal(member: ConsumerMember, message: str) -> Refusal:
 
 
 def _check_owner(member: ConsumerMember, epoch: int, topic: str, topic_id: Uuid, partition: int) -> None:
-    """A commit with an older epoch is good for a partition that the member has owned since then (KIP-1251)."""
+    """Raise a Refusal for a commit with an older epoch, unless the member has owned the partition since that epoch
+    (KIP-1251)."""
     assigned_at = member.assigned.get(topic_id, {}).get(partition)
     if assigned_at is None:
         assigned_at = member.pending_revocation.get(topic_id, {}).get(partition)
@@ -355,12 +358,12 @@ def rebalance_key(group_id: str, member_id: str) -> tuple[str, str, str]:
 
 
 def rejoin_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """For a member of the classic protocol: until when it must join."""
+    """Return the key of the timer until which a member of the classic protocol must join again."""
     return ("consumer join", group_id, member_id)
 
 
 def resync_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """For a member of the classic protocol: until when it must sync."""
+    """Return the key of the timer until which a member of the classic protocol must sync."""
     return ("consumer sync", group_id, member_id)
 
 

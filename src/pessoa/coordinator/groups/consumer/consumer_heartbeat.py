@@ -94,7 +94,7 @@ class ConsumerHeartbeat:
     # ── finding ──
 
     def _find_group(self, output: Output, group_id: str, creates: bool, now_ms: int) -> ConsumerGroup:
-        """The group, or one that is about to be: then it is not in the registry before its records are replayed."""
+        """Return the group, or a new one if `creates`; a new group is registered when its records are replayed."""
         group = self._registry.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group

@@ -64,7 +64,7 @@ class HeartbeatSteps:
     def note_member(
         self, records: Records, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
     ) -> bool:
-        """Write what the member says of itself if that is new. Whether its subscribed names have changed."""
+        """Add the member's record if it has changed. Return whether its subscribed topic names have changed."""
         if updated == member:
             return False
         records.append(member_record(group.id, updated))
@@ -79,7 +79,7 @@ class HeartbeatSteps:
         updated: ConsumerMember,
         now_ms: int,
     ) -> int:
-        """The group epoch, raised if something has changed or the topics look different."""
+        """Return the group epoch, raised if the subscription or the metadata of its topics has changed."""
         epoch = group.epoch
         metadata_hash = self.registry.metadata_hash(_topics_with(group, member, updated))
         if has_changed or metadata_hash != group.metadata_hash:
@@ -96,7 +96,8 @@ class HeartbeatSteps:
     def update_target(
         self, records: Records, group: ConsumerGroup, epoch: int, updated: ConsumerMember, now_ms: int
     ) -> Target:
-        """The member's target, computed anew for the whole group if the group epoch has moved on."""
+        """Return the member's target, after the target of the whole group was computed again if the group epoch was
+        raised."""
         last = Target(group.assignment_epoch, group.target_of(updated.id, updated.instance_id))
         if group.assignment_epoch >= epoch:
             return last
@@ -120,7 +121,8 @@ class HeartbeatSteps:
         return Target(epoch, result[updated.id])
 
     def _specs(self, group: ConsumerGroup, updated: ConsumerMember) -> dict[str, MemberSpec]:
-        """The members as the assignor sees them, with `updated` in its place or in that of its former self."""
+        """Return the members for the assignor, with `updated` in the place of its earlier state or of the static member
+        that it replaces."""
         specs = {
             member.id: self._spec(group, member, group.target_of(member.id))
             for member in group.members.values()
@@ -178,17 +180,17 @@ class HeartbeatSteps:
         return self.registry.config.session_timeout_ms(self.registry.overrides(group_id))
 
     def expect_heartbeat(self, group_id: str, member_id: str, deadline_ms: int) -> None:
-        action = self._fencing(group_id, member_id, "its session has ended")
+        action = self._fence_action(group_id, member_id, "its session has ended")
         self.registry.timers.schedule(session_key(group_id, member_id), deadline_ms, action)
 
     def expect_join(self, group_id: str, member_id: str, deadline_ms: int) -> None:
         key = rejoin_key(group_id, member_id)
         if key not in self.registry.timers:
-            action = self._fencing(group_id, member_id, "it has not joined again in time")
+            action = self._fence_action(group_id, member_id, "it has not joined again in time")
             self.registry.timers.schedule(key, deadline_ms, action)
 
     def expect_sync(self, group_id: str, member_id: str, deadline_ms: int) -> None:
-        action = self._fencing(group_id, member_id, "it has not synced in time")
+        action = self._fence_action(group_id, member_id, "it has not synced in time")
         self.registry.timers.schedule(resync_key(group_id, member_id), deadline_ms, action)
 
     def expect_revocation(self, group_id: str, member: ConsumerMember, now_ms: int) -> None:
@@ -196,10 +198,10 @@ class HeartbeatSteps:
         self.registry.timers.schedule(
             rebalance_key(group_id, member.id),
             now_ms + member.rebalance_timeout_ms,
-            self._fencing(group_id, member.id, reason, member.epoch),
+            self._fence_action(group_id, member.id, reason, member.epoch),
         )
 
-    def _fencing(self, group_id: str, member_id: str, reason: str, at_epoch: int | None = None) -> Action:
+    def _fence_action(self, group_id: str, member_id: str, reason: str, at_epoch: int | None = None) -> Action:
         def fence(now_ms: int) -> Output:
             output = Output()
             try:
@@ -250,7 +252,7 @@ def _regexes_only_of(group: ConsumerGroup, members: Iterable[ConsumerMember]) ->
 
 
 def _topics_with(group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember) -> set[str]:
-    """The topics that the group is subscribed to with `updated` in the place of `member`."""
+    """Return the topics that the group is subscribed to with `updated` in the place of `member`."""
     if not group.counts(member):
         return group.subscribed_topics() | updated.subscribed_topics
     keeps_regex = member.subscribed_regex == updated.subscribed_regex

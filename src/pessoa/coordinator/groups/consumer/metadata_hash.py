@@ -56,14 +56,14 @@ def topic_hash(topic: Topic, cluster: Cluster) -> int:
         brokers = (cluster.brokers.get(broker_id) for broker_id in topic.partitions[index].replicas)
         for rack in sorted(broker.rack for broker in brokers if broker is not None and broker.rack is not None):
             parts += (_length(rack), _text(rack))
-    return _signed(xxh3_64(b"".join(parts)))
+    return _to_signed(xxh3_64(b"".join(parts)))
 
 
 def group_hash(topic_hashes: Mapping[str, int]) -> int:
     if not topic_hashes:
         return 0
     ordered: Iterable[int] = (topic_hashes[name] for name in sorted(topic_hashes))
-    return _signed(xxh3_64(b"".join((value & _MASK).to_bytes(8, "little") for value in ordered)))
+    return _to_signed(xxh3_64(b"".join((value & _MASK).to_bytes(8, "little") for value in ordered)))
 
 
 def _text(text: str) -> bytes:
@@ -74,7 +74,7 @@ def _length(text: str) -> bytes:
     return (len(text.encode("utf-16-le")) // 2).to_bytes(4, "little")
 
 
-def _signed(value: int) -> int:
+def _to_signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 

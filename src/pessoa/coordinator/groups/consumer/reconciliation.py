@@ -31,7 +31,7 @@ from pessoa.wire.errors import ErrorCode, Refusal
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """All that decides about a member's next step, besides the member."""
+    """The inputs of a reconciliation, besides the member."""
 
     target_epoch: int
     target: Partitions

@@ -51,13 +51,14 @@ class RegexRefresh:
         context: Caller,
         now_ms: int,
     ) -> RegexChange:
-        """Take note of the member's expression, and have the group's expressions matched if it is time."""
-        change, is_new = self._note(records, group, member, updated)
+        """Record a change of the member's expression, and let the group's expressions be matched again if that is due.
+        Return how the member's expression has changed."""
+        change, is_new = self._note_regex(records, group, member, updated)
         if is_new or group.regex_counts:
             self._maybe_schedule(group, member, updated, is_new, context, now_ms)
         return change
 
-    def _note(
+    def _note_regex(
         self,
         records: list[CoordinatorRecord],
         group: ConsumerGroup,
@@ -122,7 +123,7 @@ class RegexRefresh:
     ) -> None:
         def match(now_ms: int) -> Output:
             regex = regexes[len(found)]
-            matching = _matching(regex, self._registry.image.topics.by_name)
+            matching = _matching_topics(regex, self._registry.image.topics.by_name)
             found[regex] = frozenset(name for name in matching if self._registry.may_describe(context, name))
             if len(found) == len(regexes):
                 return self._resolve(group_id, found, version, now_ms)
@@ -159,7 +160,7 @@ class RegexRefresh:
         return output
 
 
-def _matching(regex: str, names: Iterable[str]) -> frozenset[str]:
+def _matching_topics(regex: str, names: Iterable[str]) -> frozenset[str]:
     try:
         compiled = Regex(regex)
     except InvalidRegex:

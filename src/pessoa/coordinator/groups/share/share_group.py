@@ -58,7 +58,7 @@ class ShareMember:
 
 
 class InitialisedShares(NamedTuple):
-    """What a group knows of its share partitions. Invariant: none is both initialising and initialised."""
+    """The share partitions of a group that are being initialised, and those that are. Invariant: none is both."""
 
     initialising: NamedTopics = NO_TOPICS
     initialised: NamedTopics = NO_TOPICS
@@ -72,17 +72,17 @@ class InitialisedShares(NamedTuple):
         )
 
     def begin(self, topics: NamedTopics) -> InitialisedShares:
-        """These share partitions are being initialised."""
+        """Return this with these share partitions as initialising."""
         return self._replace(initialising=_union(self.initialising, topics))
 
     def finish(self, topics: NamedTopics) -> InitialisedShares:
-        """These share partitions are initialised."""
+        """Return this with these share partitions as initialised."""
         return self._replace(
             initialising=_difference(self.initialising, topics), initialised=_union(self.initialised, topics)
         )
 
     def undo(self, topics: NamedTopics) -> InitialisedShares:
-        """These share partitions could not be initialised."""
+        """Return this without these initialising share partitions: they could not be initialised."""
         return self._replace(initialising=_difference(self.initialising, topics))
 
 
@@ -141,7 +141,7 @@ class ShareGroup:
         return self.targets.get(member_id, NO_PARTITIONS)
 
     def topics_with(self, updated: ShareMember) -> set[str]:
-        """The topics that the group is subscribed to, with `updated` in its place."""
+        """Return the topics that the group is subscribed to, with `updated` in the place of its earlier state."""
         return self.topics_without(updated.id) | updated.subscribed_topics
 
     def topics_without(self, member_id: str) -> set[str]:

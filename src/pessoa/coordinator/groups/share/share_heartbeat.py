@@ -67,7 +67,7 @@ class Target(NamedTuple):
 
 
 def check_form(request: ShareGroupHeartbeatRequest) -> None:
-    """Raise INVALID_REQUEST for a heartbeat that no group could take."""
+    """Raise INVALID_REQUEST for a heartbeat that is invalid for every group."""
     if not request.group_id.strip():
         raise Refusal(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     if not request.member_id.strip():
@@ -182,7 +182,7 @@ class ShareGroups:
         return group.epoch + 1
 
     def _is_assignment_pending(self, group: ShareGroup, names: Iterable[str]) -> bool:
-        """Whether share partitions have been initialised, or are gone, since the last assignment."""
+        """Return whether share partitions were initialised or deleted since the last assignment."""
         if group.shares.initialising or group.epoch > group.assignment_epoch:
             return False
         assigned: dict[Uuid, frozenset[int]] = {}
@@ -192,7 +192,7 @@ class ShareGroups:
         return assigned != self._assignable(group, names)
 
     def _assignable(self, group: ShareGroup, names: Iterable[str]) -> dict[Uuid, frozenset[int]]:
-        """The initialised partitions of these topics, as far as they exist."""
+        """Return the initialised partitions of these topics that exist."""
         found = {}
         for name in names:
             topic = self._registry.topic(name)
@@ -279,11 +279,11 @@ class ShareGroups:
         return self.initialisation.finish(request, token)
 
     def replay(self, key: Message, value: Message | None) -> bool:
-        """Return False if the key is not of a share group."""
+        """Apply a record; return False if its key is not one of a share group."""
         return replay_share_record(self._registry, key, value)
 
     def resume(self, now_ms: int) -> None:
-        """The shard is loaded: sessions begin anew."""
+        """Begin the sessions of all members again, after the shard was loaded."""
         for group in self.groups.values():
             deadline_ms = now_ms + self._session_timeout_ms(group.id)
             for member_id in group.members:
@@ -307,7 +307,7 @@ def _update_member(member: ShareMember, request: ShareGroupHeartbeatRequest, con
 
 
 def _assignment(assigned: Partitions) -> Assignment:
-    """In Apache's order, that of its hash tables."""
+    """Return the assignment for the response, in the order in which Apache Kafka's hash tables iterate."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=hash_order(sorted(assigned[topic_id]), int_hash))

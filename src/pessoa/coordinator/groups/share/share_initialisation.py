@@ -29,7 +29,7 @@ from pessoa.wire.stored.share_group_records import TopicPartitionsInfo
 
 
 class InitializeShares(NamedTuple):
-    """For the share coordinator: these share partitions begin, where `share.auto.offset.reset` says."""
+    """Asks the share coordinator to initialise these share partitions, at the offset of `share.auto.offset.reset`."""
 
     group_id: str
     state_epoch: int
@@ -37,7 +37,7 @@ class InitializeShares(NamedTuple):
 
 
 class SharesInitialised(Message, versions="0", flexible="none"):
-    """What came of an `InitializeShares`. Never leaves the process."""
+    """The result of an `InitializeShares`. Never leaves the process."""
 
     group_id: str = string()
     error_code: int = int16()
@@ -45,7 +45,8 @@ class SharesInitialised(Message, versions="0", flexible="none"):
 
 
 class ShareInitialisation:
-    """`initialize` asks the share coordinator, and returns at once."""
+    """Initialises the share partitions of groups. `initialize` sends the request to the share coordinator, and returns
+    at once."""
 
     def __init__(
         self,
@@ -59,15 +60,16 @@ class ShareInitialisation:
         self._retry_interval_ms = retry_interval_ms
         self._initialize = initialize
         # When the share coordinator was last asked about a topic of a group.
-        self._asked_ms: dict[tuple[str, Uuid], int] = {}
+        self._requested_at_ms: dict[tuple[str, Uuid], int] = {}
 
     def begin(self, output: Output, group: ShareGroup, names: Iterable[str], epoch: int, now_ms: int) -> None:
-        """Write down what has to be initialised of these topics, and ask for it when that is committed."""
-        missing = self._missing(group, names, now_ms)
+        """Add a record of the share partitions of these topics that must be initialised, and initialise them when it is
+        committed."""
+        missing = self._uninitialised_partitions(group, names, now_ms)
         if not missing:
             return
         for topic_id in missing:
-            self._asked_ms[group.id, topic_id] = now_ms
+            self._requested_at_ms[group.id, topic_id] = now_ms
         begun = group.shares.begin(missing)
         if begun != group.shares:
             output.records.append(shares_record(group.id, begun))
@@ -82,8 +84,8 @@ class ShareInitialisation:
 
         output.on_outcome = on_outcome
 
-    def _missing(self, group: ShareGroup, names: Iterable[str], now_ms: int) -> NamedTopics:
-        """The share partitions of these topics that are neither initialised nor about to be."""
+    def _uninitialised_partitions(self, group: ShareGroup, names: Iterable[str], now_ms: int) -> NamedTopics:
+        """Return the share partitions of these topics that are neither initialised nor initialising."""
         missing: dict[Uuid, NamedPartitions] = {}
         for name in sorted(names):
             topic = self._registry.topic(name)
@@ -92,7 +94,7 @@ class ShareInitialisation:
             partitions = frozenset(topic.partitions)
             if topic.id in group.shares.initialised:
                 partitions -= group.shares.initialised[topic.id].partitions
-            asked_ms = self._asked_ms.get((group.id, topic.id))
+            asked_ms = self._requested_at_ms.get((group.id, topic.id))
             if asked_ms is not None and is_within_interval(asked_ms, self._retry_interval_ms, now_ms):
                 underway = group.shares.initialising.get(topic.id)
                 partitions -= underway.partitions if underway else partitions
@@ -101,7 +103,7 @@ class ShareInitialisation:
         return missing
 
     def finish(self, request: SharesInitialised, token: int) -> Output:
-        """Write down what the share coordinator has done, or that it has not."""
+        """Add a record of what the share coordinator has initialised, or of what it has not."""
         topics = named_topics(request.topics)
         self._forget(request.group_id, topics)
         group = self._groups.get(request.group_id)
@@ -116,7 +118,7 @@ class ShareInitialisation:
         return output
 
     def forget_topics(self, topic_ids: frozenset[Uuid]) -> list[CoordinatorRecord]:
-        """Topics were deleted, and with them the state of their share partitions."""
+        """Return the records that remove deleted topics, whose share partitions have no state any more."""
         return [
             shares_record(group.id, shares)
             for group in self._groups.values()
@@ -125,4 +127,4 @@ class ShareInitialisation:
 
     def _forget(self, group_id: str, topics: NamedTopics) -> None:
         for topic_id in topics:
-            self._asked_ms.pop((group_id, topic_id), None)
+            self._requested_at_ms.pop((group_id, topic_id), None)

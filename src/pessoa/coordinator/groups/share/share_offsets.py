@@ -56,20 +56,20 @@ class SharePlan(Message, versions="0", flexible="none"):
 
 
 class ShareGroupNamed(Message, versions="0", flexible="none"):
-    """A question about one share group. Never leaves the process."""
+    """A request about one share group. Never leaves the process."""
 
     group_id: str = string()
 
 
 class SharesDeleted(Message, versions="0", flexible="none"):
-    """The share coordinator has nothing of these topics any more. Never leaves the process."""
+    """The share coordinator has deleted the state of these topics. Never leaves the process."""
 
     group_id: str = string()
     topic_ids: list[Uuid] = array("uuid")
 
 
 class ShareOffsets:
-    """`registry` has the share groups of the shard."""
+    """The offset APIs of share groups; `registry` has the groups of the shard."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -78,10 +78,12 @@ class ShareOffsets:
         return f"<ShareOffsets of {len(self._registry.share_groups)} groups>"
 
     def list_initialised(self, request: ShareGroupNamed, token: int) -> Output:
-        """Every share partition of a group that is initialised."""
+        """Return all initialised share partitions of a group."""
         group = self._registry.share_group(request.group_id)
         topics = [
-            PlannedTopic(topic_id=topic_id, topic_name=name, error_code=0, partitions=_planned(sorted(partitions)))
+            PlannedTopic(
+                topic_id=topic_id, topic_name=name, error_code=0, partitions=_planned_partitions(sorted(partitions))
+            )
             for topic_id, (name, partitions) in sorted(group.shares.initialised.items())
         ]
         return Output.reply(token, SharePlan(group_id=group.id, state_epoch=group.epoch, topics=topics))
@@ -89,7 +91,8 @@ class ShareOffsets:
     # ── AlterShareGroupOffsets ──
 
     def plan_alteration(self, request: AlterShareGroupOffsetsRequest, token: int) -> Output:
-        """Write down what begins. A group that is not there is made."""
+        """Add the records of the share partitions to initialise, and of the group if it does not exist; return them as
+        a plan."""
         group_id = request.group_id
         output = Output()
         if group_id in self._registry.groups:
@@ -176,7 +179,7 @@ class ShareOffsets:
         return Output(self._begin_deletion(group, deleting), [(token, plan)])
 
     def tombstones(self, group: ShareGroup) -> list[CoordinatorRecord]:
-        """The end of a group whose state the share coordinator has deleted."""
+        """Return the tombstones of a group whose state the share coordinator has deleted."""
         _check_empty(group)
         if group.shares.initialising or group.shares.initialised:
             # A member has come and gone meanwhile.
@@ -190,12 +193,12 @@ class ShareOffsets:
 
     def _planned_topic(self, topic_id: Uuid, name: str, code: ErrorCode) -> PlannedTopic:
         topic = None if code.is_error else self._registry.image.topics.by_id.get(topic_id)
-        partitions = _planned(sorted(topic.partitions)) if topic is not None else []
+        partitions = _planned_partitions(sorted(topic.partitions)) if topic is not None else []
         return PlannedTopic(topic_id=topic_id, topic_name=name, error_code=code, partitions=partitions)
 
 
 def initialised_by(plan: SharePlan) -> NamedTopics:
-    """The share partitions that a plan wants to be initialised."""
+    """Return the share partitions that a plan initialises."""
     found = {
         topic.topic_id: NamedPartitions(
             topic.topic_name, frozenset(one.index for one in topic.partitions if not one.error_code)
@@ -205,7 +208,7 @@ def initialised_by(plan: SharePlan) -> NamedTopics:
     return {topic_id: named for topic_id, named in found.items() if named.partitions}
 
 
-def _planned(indexes: Iterable[int]) -> list[PlannedPartition]:
+def _planned_partitions(indexes: Iterable[int]) -> list[PlannedPartition]:
     return [PlannedPartition(index=index, start_offset=NO_OFFSET, error_code=0) for index in indexes]
 
 

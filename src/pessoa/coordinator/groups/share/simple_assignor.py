@@ -48,7 +48,7 @@ def assign_simple(members: Mapping[str, ShareMemberSpec], partitions: Partitions
 def _subscriber_sets(
     members: Mapping[str, ShareMemberSpec], partitions: Partitions
 ) -> list[tuple[tuple[str, ...], list[Uuid]]]:
-    """The topics by the members that are subscribed to them."""
+    """Return the topics, grouped by the members that are subscribed to them."""
     found: dict[tuple[str, ...], list[Uuid]] = {}
     for topic_id in sorted(partitions):
         subscribers = tuple(member_id for member_id in sorted(members) if topic_id in members[member_id].topics)
@@ -60,7 +60,8 @@ def _subscriber_sets(
 def _fill(
     rows: Sequence[str], columns: Sequence[_Partition], former: Mapping[str, Sequence[_Partition]]
 ) -> dict[str, set[_Partition]] | None:
-    """Return what each member gets, with as much of `former` as there is room for; None if it does not come out."""
+    """Return the partitions of each member, with as many of `former` as possible; None if there is no such
+    assignment."""
     sharing = -(-len(rows) // len(columns))
     least, extra = divmod(len(columns) * sharing, len(rows))
     plan: dict[str, set[_Partition]] = {row: set() for row in rows}

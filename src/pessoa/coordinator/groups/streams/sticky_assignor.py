@@ -62,7 +62,10 @@ def assign_sticky(
     tasks = [(name, partition) for name, count in sorted(task_counts.items()) for partition in range(count)]
     active = _assign_active(specs, loads, tasks)
     copies = _assign_standbys(specs, loads, [task for task in tasks if task[0] in stateful], standbys)
-    return {member_id: TaskRoles(_grouped(active[member_id]), _grouped(copies[member_id])) for member_id in specs}
+    return {
+        member_id: TaskRoles(_group_by_subtopology(active[member_id]), _group_by_subtopology(copies[member_id]))
+        for member_id in specs
+    }
 
 
 def _assign_active(specs: Mapping[str, StreamsMemberSpec], loads: _Loads, tasks: list[Task]) -> dict[str, list[Task]]:
@@ -124,7 +127,7 @@ def _assign_standbys(
     return assigned
 
 
-def _grouped(tasks: Iterable[Task]) -> Tasks:
+def _group_by_subtopology(tasks: Iterable[Task]) -> Tasks:
     found: dict[str, set[int]] = {}
     for name, partition in tasks:
         found.setdefault(name, set()).add(partition)

@@ -28,7 +28,7 @@ from pessoa.wire.stored.streams_group_records import StreamsGroupTopologyValue
 
 
 def reported(request: StreamsGroupHeartbeatRequest) -> TaskRoles | None:
-    """The tasks that the member says it has; None if it says nothing of them."""
+    """Return the tasks that the member reports to own; None if it reports none."""
     if request.active_tasks is None:
         return None
     return TaskRoles(_tasks(request.active_tasks), _tasks(request.standby_tasks), _tasks(request.warmup_tasks))
@@ -39,7 +39,7 @@ def _tasks(ids: list[TaskIds] | None) -> Tasks:
 
 
 def are_owned(tasks: TaskRoles | None, member: StreamsMember) -> bool:
-    """Whether the member reports its tasks, and no others than it was given."""
+    """Return whether the member reports its tasks, and they are among those assigned to it."""
     if tasks is None:
         return False
     return all(
@@ -104,9 +104,8 @@ def add_endpoints(
     topology: StreamsGroupTopologyValue,
     count_of: CountOf,
 ) -> None:
-    """Tell which application answers interactive queries for which partitions, if that has changed for the member.
-
-    `moved` is the member as this heartbeat leaves it."""
+    """Add to the response which application serves interactive queries for which partitions, if that has changed for
+    the member. `moved` is the member after this heartbeat."""
     response.endpoint_information_epoch = group.endpoint_epoch
     if request.endpoint_information_epoch == group.endpoint_epoch:
         return

@@ -55,7 +55,7 @@ def streams_group_error(group_id: str, code: ErrorCode, message: str | None = No
 
 
 def _topology(group: StreamsGroup) -> Topology | None:
-    """With the decided partition counts of internal topics, once they are known."""
+    """Return the topology of a group, with the partition counts of internal topics once they are decided."""
     if group.topology is None:
         return None
     counts = {} if group.configured is None else group.configured.internal_counts

@@ -133,7 +133,7 @@ class StreamsMember:
 
 
 class TaskOwners:
-    """Which processes have which tasks, in which role, counted over all members; what is to be revoked counts too."""
+    """The processes that have a task, by role, counted over all members; tasks to be revoked count too."""
 
     def __init__(self) -> None:
         self._active: dict[tuple[str, int], Counter[str]] = {}
@@ -233,7 +233,8 @@ class StreamsGroup:
     # ── what others ask of any group ──
 
     def check_offset_commit(self, member_id: str, epoch: int, speaks_epochs: bool) -> CommitCheck:
-        """`speaks_epochs`: whether the API and version know of member epochs."""
+        """Return the check of the partitions that the member commits for. `speaks_epochs`: the API and version have
+        member epochs. Raises `Refusal`."""
         if epoch < 0 and not self.members:
             return accept_any_partition
         member = self.member(member_id)
@@ -249,7 +250,8 @@ class StreamsGroup:
         return lambda topic, _, partition: self._check_owner(member, epoch, topic, partition)
 
     def _check_owner(self, member: StreamsMember, epoch: int, topic: str, partition: int) -> None:
-        """A commit with an older epoch is good for the source of a task that the member has had since then."""
+        """Raise a Refusal for a commit with an older epoch, unless the member has had the task of this partition since
+        that epoch."""
         for name in subtopologies_reading(self.topology, topic):
             for owned in (member.assigned, member.pending_revocation):
                 assigned_at = owned.active.get(name, {}).get(partition)
@@ -291,7 +293,7 @@ class StreamsGroup:
 
 
 def source_topics(topology: StreamsGroupTopologyValue | None) -> set[str]:
-    """The topics that tasks read: sources, and repartition topics."""
+    """Return the topics that tasks read: sources and repartition topics."""
     if topology is None:
         return set()
     return {

@@ -71,7 +71,7 @@ Records = list[CoordinatorRecord]
 
 
 class CreateInternalTopics(NamedTuple):
-    """These topics are missing, and the client whose heartbeat showed it wants them."""
+    """The internal topics that are missing, and the client whose heartbeat asks for them."""
 
     group_id: str
     topics: tuple[InternalTopic, ...]
@@ -79,7 +79,7 @@ class CreateInternalTopics(NamedTuple):
 
 
 class _Epoch(NamedTuple):
-    """Where the group goes with this heartbeat."""
+    """The group epoch after this heartbeat, and the topology that it is for."""
 
     epoch: int
     configured: ConfiguredTopology
@@ -142,7 +142,8 @@ class StreamsGroups:
         return output
 
     def _find_group(self, request: StreamsGroupHeartbeatRequest, records: Records) -> StreamsGroup:
-        """The group, or one that is about to be: it is known when its records are replayed."""
+        """Return the group, or a new one for a joining member; a new group is registered when its records are
+        replayed."""
         known = self._registry.groups.get(request.group_id)
         if isinstance(known, StreamsGroup):
             return known
@@ -187,7 +188,7 @@ class StreamsGroups:
     def _note_topology(
         self, records: Records, group: StreamsGroup, request: StreamsGroupHeartbeatRequest
     ) -> StreamsGroupTopologyValue:
-        """The topology of the group: the first that came is written, a different one is refused unless it is older."""
+        """Return the topology of the group. The first one is written; a different one is refused unless it is older."""
         if request.topology is not None:
             asked = stored_topology(request.topology)
             if group.topology is None:
@@ -257,7 +258,8 @@ class StreamsGroups:
         statuses: list[TopologyStatus],
         now_ms: int,
     ) -> tuple[int, TaskRoles]:
-        """The member's target and its epoch, computed anew for the whole group if the group epoch has moved on."""
+        """Return the member's target and its epoch, after the target of the whole group was computed again if the group
+        epoch was raised."""
         last = group.assignment_epoch, group.target_of(updated.id)
         if group.assignment_epoch >= step.epoch:
             return last
@@ -368,13 +370,13 @@ class StreamsGroups:
     # ── the shard ──
 
     def replay(self, key: Message, value: Message | None) -> bool:
-        """Return False if the key is not of a streams group."""
+        """Apply a record; return False if its key is not one of a streams group."""
         if value is None and isinstance(key, StreamsGroupMetadataKey):
             self._empty_since_ms.pop(key.group_id, None)
         return replay_streams_record(self._registry, key, value)
 
     def resume(self, group: StreamsGroup, now_ms: int) -> None:
-        """The shard is loaded: sessions begin anew."""
+        """Begin the sessions of the group's members again, after the shard was loaded."""
         deadline_ms = now_ms + self._session_timeout_ms(group.id)
         for member in group.members.values():
             self.expect_heartbeat(group.id, member.id, deadline_ms)

@@ -233,7 +233,7 @@ def _replay_member(group: StreamsGroup, key: _MemberKey, value: Message | None) 
             group.remove_member(member_id)
             group.targets.pop(member_id, None)
         else:
-            group.put_member(_described(member, value))
+            group.put_member(_member_with_metadata(member, value))
     else:
         assert value is None or isinstance(value, StreamsGroupCurrentMemberAssignmentValue)
         if value is not None:
@@ -244,7 +244,7 @@ def _replay_member(group: StreamsGroup, key: _MemberKey, value: Message | None) 
             )
 
 
-def _described(member: StreamsMember, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+def _member_with_metadata(member: StreamsMember, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
     endpoint = value.user_endpoint
     return replace(
         member,
@@ -282,7 +282,7 @@ def _tasks(ids: list[TaskIds] | list[_CurrentTaskIds]) -> Tasks:
 
 
 def _epochs(ids: list[_CurrentTaskIds], member_epoch: int) -> Mapping[str, Mapping[int, int]]:
-    """A record from before assignment epochs were stored has none: the member's own stands for them."""
+    """Return the assignment epochs of the tasks; the member epoch for a record from before they were stored."""
     return {
         one.subtopology_id: dict(
             zip(one.partitions, one.assignment_epochs or [member_epoch] * len(one.partitions), strict=True)

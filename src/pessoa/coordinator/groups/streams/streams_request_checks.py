@@ -21,7 +21,7 @@ _LONGEST_NAME = 249
 
 
 def check_form(request: api.StreamsGroupHeartbeatRequest) -> None:
-    """Raise INVALID_REQUEST for a heartbeat that no group could take."""
+    """Raise INVALID_REQUEST for a heartbeat that is invalid for every group."""
     _refuse_if(not request.member_id.strip(), "MemberId can't be empty.")
     _refuse_if(not request.group_id.strip(), "GroupId can't be empty.")
     _refuse_if(request.instance_id is not None, "Static membership is not yet supported.")
@@ -62,7 +62,7 @@ def _refuse_if(is_wrong: bool, message: str) -> None:
 
 
 def check_topology(topology: api.Topology) -> None:
-    """Raise STREAMS_INVALID_TOPOLOGY for one whose topics or indexes cannot be."""
+    """Raise STREAMS_INVALID_TOPOLOGY for a topology with invalid topics or indexes."""
     for one in topology.subtopologies:
         names = [*one.source_topics, *one.repartition_sink_topics]
         names += (info.name for info in (*one.repartition_source_topics, *one.state_changelog_topics))
@@ -95,7 +95,7 @@ def _invalid_topology(message: str) -> Refusal:
 
 
 def stored_topology(topology: api.Topology) -> stored.StreamsGroupTopologyValue:
-    """The topology of a request as its record has it; lists are sorted, so that equal topologies have equal bytes."""
+    """Return the topology of a request as a record; lists are sorted, so that equal topologies have equal bytes."""
     return stored.StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[_subtopology(one) for one in sorted(topology.subtopologies, key=lambda one: one.subtopology_id)],

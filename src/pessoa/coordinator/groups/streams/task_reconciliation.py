@@ -33,7 +33,7 @@ IsFree = Callable[[tuple[str, int], str], bool]
 
 @dataclass(frozen=True, slots=True)
 class TaskSituation:
-    """All that decides about a member's next step, besides the member."""
+    """The inputs of a reconciliation, besides the member."""
 
     target_epoch: int
     target: TaskRoles
@@ -90,8 +90,8 @@ def _toward_target(member: StreamsMember, situation: TaskSituation) -> StreamsMe
         return member.step(member.epoch, TaskState.UNREVOKED_TASKS, kept, revoked)
     given = OwnedTasks(
         _joined_epochs(kept.active, active_new, situation.target_epoch),
-        _joined(standby_kept, standby_new),
-        _joined(warmup_kept, warmup_new),
+        _union(standby_kept, standby_new),
+        _union(warmup_kept, warmup_new),
     )
     waits = waits_active or waits_standby or waits_warmup
     state = TaskState.UNRELEASED_TASKS if waits else TaskState.STABLE
@@ -126,5 +126,5 @@ def _joined_epochs(kept: ActiveTasks, new: Tasks, epoch: int) -> Mapping[str, Ma
     return {name: {**kept.get(name, {}), **dict.fromkeys(sorted(new.get(name, ())), epoch)} for name in names}
 
 
-def _joined(kept: Tasks, new: Tasks) -> Tasks:
+def _union(kept: Tasks, new: Tasks) -> Tasks:
     return {name: kept.get(name, frozenset()) | new.get(name, frozenset()) for name in sorted({*kept, *new})}

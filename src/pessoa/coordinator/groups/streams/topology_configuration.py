@@ -76,7 +76,7 @@ class _NotConfigured(Exception):
 
 
 def required_topics(topology: StreamsGroupTopologyValue) -> set[str]:
-    """The topics whose changes concern the group: sources, repartition topics and changelogs."""
+    """Return the topics whose metadata the group depends on: sources, repartition topics and changelogs."""
     return {
         name
         for one in topology.subtopologies
@@ -163,7 +163,8 @@ def _count_repartition_topics(topology: StreamsGroupTopologyValue, counts: dict[
 
 
 def _copartition(one: Subtopology, group: CopartitionGroup, counts: dict[str, int], fixed: set[str]) -> None:
-    """Give the repartition topics of a join the count of its other topics, or of the largest among themselves."""
+    """Set the partition count of the repartition topics of a join to that of its other topics, or to the largest among
+    themselves."""
     sources = [one.source_topics[index] for index in group.source_topics]
     repartition = [one.repartition_source_topics[index].name for index in group.repartition_source_topics]
     given = {name: counts[name] for name in (*sources, *(name for name in repartition if name in fixed))}
