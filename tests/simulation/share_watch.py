@@ -83,7 +83,7 @@ class ShareWatch:
         led_partitions = coordinators._share_partitions
         if led_partitions is not None:
             now_ms = node.clock.monotonic_ms()
-            for led in led_partitions._led.values():
+            for led in led_partitions._led_share_partitions.values():
                 if led.state is LoadState.ACTIVE:
                     self._look_at(node, led, now_ms)
         if coordinators._groups is not None:

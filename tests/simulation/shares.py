@@ -118,7 +118,7 @@ class Shares:
         for node in self._cluster.brokers:
             assert node.broker is not None
             shares = node.broker.services.coordinators._share_partitions
-            for led in shares._led.values() if shares is not None else ():
+            for led in shares._led_share_partitions.values() if shares is not None else ():
                 if led._machine is not None and led.partition.is_leader:
                     found[TopicPartition(led.partition.topic, led.key.partition)] = led._machine
         return found

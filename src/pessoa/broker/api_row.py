@@ -201,7 +201,7 @@ class ApiRow(Generic[R]):
     def why_denied(
         self, authorizer: Authorizer, request: Message, caller: Caller, *, on_controller: bool
     ) -> Refusal | None:
-        """Why the caller may not make the request, if it may not."""
+        """Return why the caller may not make the request; None if it may."""
         for one in self.authorised_on_controller if on_controller else self.authorised:
             if not one.is_met(authorizer, request, caller):
                 code = DENIED[one.resource]
@@ -209,6 +209,6 @@ class ApiRow(Generic[R]):
         return None
 
     def refuse(self, request: R, refusal: Refusal, version: int) -> Message:
-        """`version` is that in which the response will be sent."""
+        """Return the error response to the request; `version` is the one in which it is sent."""
         assert self._refuse is not None, f"{self.key.title} has no refusal of the whole"
         return self._refuse(request, refusal, version)

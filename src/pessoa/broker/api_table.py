@@ -22,14 +22,14 @@ _found: dict[int, AnyRow | None] = {}
 
 
 def find_row(key: int) -> AnyRow | None:
-    """The row of an API; None if no API of this number is served anywhere."""
+    """Return the row of an API; None if no listener serves that API key."""
     if key not in _found:
         _found[key] = _import_row(key)
     return _found[key]
 
 
 def row_of(key: int) -> AnyRow:
-    """The row of an API that is served."""
+    """Return the row of an API that is served."""
     row = find_row(key)
     assert row is not None, f"API {key} has no file in {_PACKAGE}"
     return row
@@ -37,14 +37,14 @@ def row_of(key: int) -> AnyRow:
 
 @cache
 def broker_rows() -> tuple[AnyRow, ...]:
-    """What is served on the listeners of brokers, by API key."""
+    """Return the rows of the APIs that brokers' listeners serve, by API key."""
     return tuple(row for row in _rows() if row.handle is not None)
 
 
 @cache
 def controller_rows() -> tuple[AnyRow, ...]:
-    """What is served on the listeners of controllers, by API key: to other controllers, to brokers, and to tools that
-    come to a controller directly."""
+    """Return the rows of the APIs that controllers' listeners serve, by API key: to other controllers, to brokers, and
+    to tools that connect to a controller."""
     return tuple(row for row in _rows() if row.handle_on_controller is not None)
 
 

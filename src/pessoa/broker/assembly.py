@@ -113,8 +113,8 @@ def make_broker(
     network: Network | None = None,
     cluster_id: str | None = None,
 ) -> Broker:
-    """A broker with these of Kafka's keys, a cluster of its own unless they name other voters; `start` and `stop` are
-    the caller's."""
+    """Return a broker with these Kafka settings, which is a cluster by itself unless they name other voters. The caller
+    starts and stops it."""
     from pessoa.broker.config import BrokerConfig, single_node_properties
     from pessoa.broker.lifecycle import Broker
 
@@ -123,7 +123,7 @@ def make_broker(
 
 
 def memory_disk(directory: str) -> Disk:
-    """A disk in memory that has one empty directory."""
+    """Return a disk in memory with one empty directory."""
     from pessoa.base.clock import SystemClock
     from pessoa.log.simulated_disk import SimulatedDisk
 
@@ -133,7 +133,7 @@ def memory_disk(directory: str) -> Disk:
 
 
 def crash_disk(disk: Disk, *, power_loss: bool) -> None:
-    """Do to a disk in memory what happens when its process is killed, or when the power goes."""
+    """Let a disk in memory lose what is lost when its process is killed, or at a power loss."""
     from pessoa.log.simulated_disk import SimulatedDisk
 
     assert isinstance(disk, SimulatedDisk)
@@ -149,7 +149,7 @@ def _home() -> str:
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop is two to four times as fast, and is not there on every platform."""
+    """Return uvloop's factory, which is two to four times as fast, or asyncio's on platforms without it."""
     try:
         import uvloop
     except ImportError:
@@ -176,10 +176,9 @@ async def _start(broker: Broker, on_ready: Callable[[], None]) -> None:
 
 
 async def _run_until_stopped(broker: Broker, on_ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT, or until the broker cannot go on. Then it ends as if it had been killed: what it
-    would still write or say to end in order is nothing to build upon (Kafka halts as well, with 1).
-
-    A start that waits for other nodes is given up when the process is told to stop."""
+    """Serve until SIGTERM or SIGINT, or until the broker fails. After a failure the process exits as if it had been
+    killed, as Kafka halts with 1: nothing that it would still write could be relied on. A start that waits for other
+    nodes is cancelled by a signal."""
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -46,7 +46,7 @@ _EVERYTHING = {kind: operation_bits(operations) for kind, operations in SUPPORTE
 
 
 def make_authorizer(config: BrokerConfig) -> Authorizer | None:
-    """The authorizer of a node; None if its configuration names none."""
+    """Return the authorizer of a node; None if its configuration names none."""
     settings = config.static
     if not has_authorizer(settings):
         return None
@@ -66,7 +66,7 @@ def may(
     count: int = 1,
     quietly: bool = False,
 ) -> bool:
-    """Whether the caller may do this with the resource. `quietly`: a denial is no refusal, and is not logged as one."""
+    """Return whether the caller is authorised for the operation on the resource. `quietly`: a denial is not logged."""
     authorizer = node.authorizer
     return authorizer is None or authorizer.may(caller, operation, kind, name, count, quietly=quietly)
 
@@ -94,7 +94,7 @@ def denied_names(
 
 
 def operations(node: AnyServices, caller: Caller, kind: ResourceType, name: str) -> int:
-    """What the caller may do with a resource, as the bits of `authorized_operations`."""
+    """Return the caller's operations on a resource, as the bits of `authorized_operations`."""
     authorizer = node.authorizer
     return _EVERYTHING[kind] if authorizer is None else authorizer.operations(caller, kind, name)
 
@@ -115,10 +115,10 @@ def cluster_operations(node: AnyServices, caller: Caller) -> int:
     return operations(node, caller, CLUSTER, CLUSTER_NAME)
 
 
-def refused(
+def denial_response(
     authorizer: Authorizer | None, row: AnyRow, request: Message, caller: Caller, *, on_controller: bool
 ) -> Message | None:
-    """The response to a request that its caller may not make at all; None if it may."""
+    """Return the error response to a request that its caller may not make at all; None if it may."""
     if authorizer is None or caller.principal == THIS_NODE:
         return None
     refusal: Refusal | None = row.why_denied(authorizer, request, caller, on_controller=on_controller)

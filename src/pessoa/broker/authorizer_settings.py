@@ -27,7 +27,7 @@ def has_authorizer(settings: Mapping[str, str]) -> bool:
 
 
 def check_authorizer(settings: Mapping[str, str]) -> None:
-    """Raise a `ConfigProblem` about an authorizer that is not enforced as its settings say."""
+    """Raise a `ConfigProblem` if the node would not enforce what the settings of its authorizer say."""
     if not has_authorizer(settings):
         return
     name = settings[CLASS_NAME].strip()

@@ -47,7 +47,7 @@ class BatchOpener:
 
 
 class Unopened(NamedTuple):
-    """A batch that was not appended, and where its answer belongs."""
+    """A batch that was not appended, because it must be decompressed first, and the place of its response."""
 
     topic: TopicProduceData
     data: PartitionProduceData
@@ -66,8 +66,8 @@ async def append_opened(
     denied: frozenset[str],
     permits: Mapping[Partition, Permit],
 ) -> Message | None:
-    """Append what had to be opened first, and return the response to the whole request. `others`: what is waited for
-    before the other partitions of the request can be answered."""
+    """Decompress and append the remaining batches, and return the response to the whole request. `others` is what the
+    other partitions of the request wait for."""
     from pessoa.broker.apis.produce import close_if_refused, denied_topics, respond
 
     waiting = None if others is None else asyncio.ensure_future(_wait_for(others))
@@ -95,7 +95,7 @@ async def _wait_for(pending: Pending) -> Message | None:
 
 
 async def _try_open(broker: BrokerServices, one: Unopened) -> bool:
-    """Open the batch; return False if it is invalid, with the error in its answer."""
+    """Decompress the batch; return False if it is invalid, with the error in its response."""
     from pessoa.broker.apis.produce import refused_records
 
     log, data = one.partition.log, one.data

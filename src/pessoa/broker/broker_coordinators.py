@@ -95,7 +95,7 @@ class BrokerCoordinators:
 
     @property
     def share_partitions(self) -> SharePartitions:
-        """What share groups do with the partitions that this broker leads."""
+        """The share partitions of the partitions that this broker leads."""
         if self._share_partitions is None:
             from pessoa.broker.share.share_partitions import SharePartitions
 
@@ -234,7 +234,7 @@ class BrokerCoordinators:
             self._share_partitions.publish(delta.new)
 
     def reconfigure(self) -> None:
-        """The broker's configuration has changed."""
+        """Give the changed configuration of the broker to the coordinators."""
         if self._groups is not None:
             from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
 
@@ -264,7 +264,8 @@ class BrokerCoordinators:
     def _coordinator_of(
         self, partition: Partition
     ) -> GroupCoordinator | TransactionCoordinator | ShareCoordinator | None:
-        """The coordinator that keeps its state in this partition; None if none does, or none was needed so far."""
+        """Return the coordinator whose state is in this partition; None if there is none, or it was not created so
+        far."""
         is_leader = partition.is_leader
         if partition.topic == GROUP_TOPIC:
             return self.groups if is_leader else self._groups
@@ -284,7 +285,8 @@ class BrokerCoordinators:
         return cast("AllocateProducerIdsResponse", response)
 
     async def _add_partitions(self, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-        """Ask the coordinator of the transactional id, which is where its partition is led."""
+        """Send the request to the coordinator of the transactional id: the leader of its partition of
+        `__transaction_state`."""
         from pessoa.coordinator.partitioning import partition_for
         from pessoa.net.channel import ChannelFailed
 
@@ -292,7 +294,7 @@ class BrokerCoordinators:
         (transaction,) = request.transactions
         topic = broker.image.topics.by_name.get(TRANSACTION_TOPIC)
         if topic is None:
-            return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _error_response(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         leader = topic.partitions[partition_for(transaction.transactional_id, len(topic.partitions))].leader
         newest = request.versions.last
         if leader == broker.node_id:
@@ -301,15 +303,15 @@ class BrokerCoordinators:
             return cast("AddPartitionsToTxnResponse", response)
         channel = self._peers.channel_to(leader, _VERIFICATION)
         if channel is None:
-            return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _error_response(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             answer = await channel.send(request, newest, broker.config.request_timeout_ms)
         except ChannelFailed:
-            return _refused(ErrorCode.NETWORK_EXCEPTION)
+            return _error_response(ErrorCode.NETWORK_EXCEPTION)
         return cast("AddPartitionsToTxnResponse", answer)
 
 
-def _refused(code: ErrorCode) -> AddPartitionsToTxnResponse:
+def _error_response(code: ErrorCode) -> AddPartitionsToTxnResponse:
     from pessoa.wire.api.add_partitions_to_txn import AddPartitionsToTxnResponse
 
     return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=code)

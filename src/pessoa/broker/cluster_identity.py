@@ -65,7 +65,7 @@ def _own_controller_listeners(config: BrokerConfig) -> list[ListenerEndpoint]:
 
 
 def _is_at(server: str, listener: ListenerEndpoint) -> bool:
-    """A name of the machine itself with the port of a listener can be no other node."""
+    """Return whether a bootstrap server is this node: it has a name of this machine and the port of a listener."""
     host, _, port = server.rpartition(":")
     return int(port) == listener.port and host.strip("[]") in (listener.host, *_THIS_MACHINE)
 
@@ -94,7 +94,7 @@ async def first_cluster_id(
 
 
 def shared_cluster_id(config: BrokerConfig) -> str | None:
-    """The id that several voters have in common from the beginning; None if there is no such."""
+    """Return the cluster id that several static voters derive from their configuration; None if there is none."""
     voters = config.controller_quorum_voters
     if not config.is_controller or len(voters) < 2:
         return None

@@ -27,7 +27,7 @@ a cluster of three, each in a terminal of its own (N is 1, 2 and 3):
 
 
 class CommandOptions(NamedTuple):
-    """`settings` and `first_users` are as they were written; `config` is the path of a file."""
+    """The options of the command line. `settings` and `first_users` are as written; `config` is the path of a file."""
 
     config: str | None
     settings: Sequence[str]
@@ -36,7 +36,7 @@ class CommandOptions(NamedTuple):
 
 
 def read_options(argv: Sequence[str]) -> CommandOptions:
-    """Ends the process for help and for mistakes."""
+    """Return the options. Exits the process for `--help` and for mistakes."""
     plain = read_plainly(argv)
     if plain is not None:
         return plain
@@ -45,7 +45,7 @@ def read_options(argv: Sequence[str]) -> CommandOptions:
 
 
 def read_plainly(argv: Sequence[str]) -> CommandOptions | None:
-    """None if something stands there that argparse must read."""
+    """Return the options without argparse, which is slow to import; None if it is needed."""
     found: dict[str, list[str]] = {"--config": [], "--set": [], "--cluster-id": [], "--add-scram": []}
     if len(argv) % 2:
         return None

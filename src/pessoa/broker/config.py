@@ -215,7 +215,7 @@ class BrokerConfig:
         cluster_defaults: Mapping[str, str] = _NOTHING,
         broker_overrides: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """Take settings that are right one by one in the dynamic part; the static part is checked here."""
+        """The static settings are checked here. The dynamic ones must be valid one by one."""
         self.static = _with_both_ids(static)
         self.cluster_defaults = cluster_defaults
         self.broker_overrides = broker_overrides
@@ -245,13 +245,13 @@ class BrokerConfig:
         return self._values[name]
 
     def of_listener(self, listener: str, name: str) -> Value:
-        """What holds for one listener: what is set under its name, or what holds for all."""
+        """Return the value for one listener: set under its prefix, or for all listeners."""
         text = self.text_of_listener(listener, name)
         return self._values[name] if text is None else BROKER_CONFIGS[name].parse(text)
 
     def text_of_listener(self, listener: str, name: str) -> str | None:
-        """What is set for `listener.name.{listener}.{name}`; None if nothing is. The name may begin with that of a SASL
-        mechanism."""
+        """Return the text of `listener.name.{listener}.{name}`; None if it is not set. The name may begin with that of
+        a SASL mechanism."""
         key = listener_key(listener, name)
         for settings in (self.broker_overrides, self.cluster_defaults, self.static):
             if key in settings:
@@ -268,14 +268,12 @@ class BrokerConfig:
 
     @property
     def unknown_keys(self) -> list[str]:
-        """Keys of the static configuration that are in no table, and are not the authorizer's own."""
+        """Return the static keys that are in no table, and are not the authorizer's own."""
         return [name for name in self.static if find(name) is None and name not in AUTHORIZER_KEYS]
 
     def with_overrides(self, cluster_defaults: Mapping[str, str], broker_overrides: Mapping[str, str]) -> Self:
-        """The same broker with other settings at run time. What is wrong is passed over with a warning.
-
-        They were checked when they were made, though perhaps by another version; a broker that runs goes on running.
-        """
+        """Return this configuration with other dynamic settings. Invalid ones are ignored with a warning: they were
+        checked when they were set, but perhaps by another version, and a running broker must go on."""
         try:
             return self._overridden(cluster_defaults, broker_overrides)
         except ConfigProblem as problem:
@@ -285,7 +283,7 @@ class BrokerConfig:
     def contradiction(
         self, cluster_defaults: Mapping[str, str], broker_overrides: Mapping[str, str]
     ) -> ConfigProblem | None:
-        """Why the same broker could not have these settings at run time; None if it could."""
+        """Return why this broker could not have these dynamic settings together; None if it could."""
         try:
             self._overridden(cluster_defaults, broker_overrides)
         except ConfigProblem as problem:
@@ -341,7 +339,7 @@ def listener_key(listener: str, name: str) -> str:
 
 
 def _with_both_ids(static: Mapping[str, str]) -> dict[str, str]:
-    """`broker.id` is the old name of `node.id`, and either gives the same answer."""
+    """Return the settings with both `node.id` and its old name `broker.id`, if one of them is set."""
     ids = {name: static[name] for name in ("node.id", "broker.id") if name in static}
     either = next(iter(ids.values()), None)
     return dict(static) if either is None else {"node.id": either, "broker.id": either, **static}
@@ -374,7 +372,8 @@ def load(
     *,
     file_name: str = "server.properties",
 ) -> BrokerConfig:
-    """The configuration of a file's text, or of a single node where there is none; `settings` win over both."""
+    """Return the configuration in the text of a file, or that of a single node without a file; `settings` override
+    both."""
     if text is None:
         static = single_node_properties(settings, home)
     else:
@@ -393,7 +392,7 @@ def load(
 
 
 def parse_settings(items: Iterable[str]) -> dict[str, str]:
-    """`key=value` from a command line, each; the last wins."""
+    """Return the settings of `key=value` arguments; the last one of a key wins."""
     settings = {}
     for item in items:
         name, separator, text = item.partition("=")
@@ -404,11 +403,9 @@ def parse_settings(items: Iterable[str]) -> dict[str, str]:
 
 
 def single_node_properties(settings: Mapping[str, str], home: str | Path) -> dict[str, str]:
-    """The settings of a broker that has no file, completed so that it is a whole cluster on this machine.
-
-    Kafka's own defaults want three brokers: the internal topics have three replicas each. As the file that Kafka ships
-    for a single node does, this asks for one, unless the settings name other voters, so that there will be more nodes.
-    """
+    """Return the settings of a broker without a file, completed so that it is a whole cluster on this machine. Kafka's
+    own defaults need three brokers: the internal topics have three replicas each. As in the file that Kafka ships for a
+    single node they have one here, unless the settings name other voters, so that there will be more nodes."""
     node_id = settings.get("node.id", settings.get("broker.id", "1"))
     properties = {
         "process.roles": "broker,controller",

@@ -70,14 +70,14 @@ def describe_configs(
 
 
 def _distinct(resources: list[DescribeConfigsResource]) -> list[DescribeConfigsResource]:
-    """Each resource once, with all the keys that were asked for."""
+    """Return each resource once, with all the keys that were requested of it."""
     found: dict[tuple[int, str], list[DescribeConfigsResource]] = {}
     for one in resources:
         found.setdefault((one.resource_type, one.resource_name), []).append(one)
-    return [same[0] if len(same) == 1 else _joined(same) for same in found.values()]
+    return [same[0] if len(same) == 1 else _merge_resources(same) for same in found.values()]
 
 
-def _joined(same: list[DescribeConfigsResource]) -> DescribeConfigsResource:
+def _merge_resources(same: list[DescribeConfigsResource]) -> DescribeConfigsResource:
     keys: list[str] | None = None
     if all(one.configuration_keys for one in same):
         keys = list({key: None for one in same for key in one.configuration_keys or ()})
@@ -99,7 +99,7 @@ async def _describe_in_turns(
 
 def _refused_all(resources: list[DescribeConfigsResource], message: str) -> DescribeConfigsResponse:
     refusal = _Refusal(ErrorCode.INVALID_REQUEST, message)
-    return DescribeConfigsResponse(throttle_time_ms=0, results=[_refused(one, refusal) for one in resources])
+    return DescribeConfigsResponse(throttle_time_ms=0, results=[_error_result(one, refusal) for one in resources])
 
 
 def _describe(
@@ -109,7 +109,7 @@ def _describe(
         _check_allowed(broker, caller, resource.resource_type, resource.resource_name)
         entries = _entries(broker, resource.resource_type, resource.resource_name)
     except _Refusal as refusal:
-        return _refused(resource, refusal)
+        return _error_result(resource, refusal)
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
@@ -172,7 +172,7 @@ def _result(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsRes
     )
 
 
-def _refused(resource: DescribeConfigsResource, refusal: _Refusal) -> DescribeConfigsResult:
+def _error_result(resource: DescribeConfigsResource, refusal: _Refusal) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=refusal.error,
         error_message=str(refusal),

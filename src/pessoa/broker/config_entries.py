@@ -29,7 +29,7 @@ from pessoa.log.topic_config import BROKER_KEYS, TOPIC_CONFIGS, default_value
 
 
 class ConfigSource(IntEnum):
-    """The numbers are the protocol's."""
+    """The source of a config value; the numbers are the protocol's."""
 
     TOPIC = 1
     BROKER = 2
@@ -93,7 +93,7 @@ def broker_entries(config: BrokerConfig) -> Iterator[Entry]:
 
 
 def cluster_default_entries(config: BrokerConfig) -> Iterator[Entry]:
-    """What was set for all brokers, and nothing else."""
+    """Yield the configs that are set for all brokers, and no others."""
     for name, text in config.cluster_defaults.items():
         candidates = [one for one in broker_synonyms(name, config) if one.source is ConfigSource.ALL_BROKERS]
         yield _broker_entry(name, text, candidates)
@@ -105,7 +105,7 @@ def logger_entries() -> Iterator[Entry]:
 
 
 def broker_synonyms(name: str, config: BrokerConfig) -> list[Synonym]:
-    """Where a broker's key can have its value from, best first."""
+    """Return the sources of the value of a broker's key, by precedence."""
     names = synonyms(name)
     is_sensitive = _is_sensitive(find(name))
     found = [
@@ -126,12 +126,12 @@ def broker_synonyms(name: str, config: BrokerConfig) -> list[Synonym]:
 
 
 def _names(table: ConfigTable, overrides: Mapping[str, str]) -> list[str]:
-    """All keys but internal ones, and the internal ones that were set."""
+    """Return all keys but internal ones, and the internal ones that were set."""
     return list(dict.fromkeys([*(key.name for key in table if not key.is_internal), *overrides]))
 
 
 def _is_sensitive(key: ConfigKey | None) -> bool:
-    """An unknown key may be a secret."""
+    """Return whether the value must be hidden: also that of an unknown key, which may be a secret."""
     return key is None or key.is_sensitive
 
 
@@ -143,7 +143,7 @@ def _entry(
     own_source: ConfigSource,
     candidates: list[Synonym],
 ) -> Entry:
-    """One entry of a resource whose own settings are `overrides`."""
+    """Return the entry of a key of a resource whose own configs are `overrides`."""
     is_sensitive = _is_sensitive(key)
     value = render(default)
     if name in overrides:
@@ -162,7 +162,7 @@ def _entry(
 
 
 def _normal(key: ConfigKey | None, text: str) -> str | None:
-    """A setting as its value is written, whatever blanks and capitals it came with."""
+    """Return the value in its canonical form, without the blanks and capitals that it was set with."""
     if key is None:
         return text
     try:

@@ -15,8 +15,8 @@ from pessoa.base.config_values import ConfigProblem, split_list
 
 
 class SecurityProtocol(IntEnum):
-    """The numbers are those of broker registrations. Each is a choice of two halves: whether bytes are encrypted, and
-    whether peers prove with SASL who they are."""
+    """The security protocol of a listener; the numbers are those of broker registrations. Each combines two choices:
+    whether TLS encrypts the connection, and whether clients authenticate with SASL."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -52,7 +52,7 @@ _MAP = "listener.security.protocol.map"
 
 
 def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
-    """The protocol of each listener; that the text is of the right form was checked with its key."""
+    """Return the protocol of each listener; the form of the text was checked with its key."""
     protocols: dict[str, SecurityProtocol] = {}
     for entry in split_list(text):
         name, _, protocol = (part.strip() for part in entry.partition(":"))
@@ -65,7 +65,7 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
 def parse_endpoints(
     key: str, entries: Iterable[str], protocols: Mapping[str, SecurityProtocol]
 ) -> tuple[ListenerEndpoint, ...]:
-    """The listeners of a list, each name once."""
+    """Return the listeners of a list, each name once."""
     endpoints: dict[str, ListenerEndpoint] = {}
     for entry in entries:
         match = _ENDPOINT.fullmatch(entry)

@@ -36,7 +36,7 @@ _ALL_BROKERS = ""
 
 
 class ConfigRules:
-    """The rules on one node; `config` is its configuration as its file says."""
+    """The checks of dynamic configs on one node; `config` is that of its file."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -76,10 +76,8 @@ class ConfigRules:
                 return validate_client_metrics_configs(configs)
 
     def _contradiction(self, configs: Mapping[str, str]) -> ConfigProblem | None:
-        """What is wrong with settings of a broker taken together.
-
-        Listeners and the like are another matter on every node, so each has to look after its own.
-        """
+        """Return what is wrong with the settings of a broker taken together; None if nothing is. Listeners and the like
+        differ from node to node, so each node checks its own."""
         shared = {
             name: text
             for name, text in configs.items()
@@ -121,7 +119,8 @@ class ConfigRules:
         ]
 
     def _with_image(self, image: MetadataImage) -> BrokerConfig:
-        """The node's configuration with what was set while it runs; made anew only where that has changed."""
+        """Return the node's configuration with the dynamic settings of the image; computed again only if these have
+        changed."""
         dynamic = (
             image.configs.of(ConfigResource.BROKER, _ALL_BROKERS),
             image.configs.of(ConfigResource.BROKER, str(self._config.node_id)),
@@ -132,7 +131,8 @@ class ConfigRules:
 
 
 def _source(name: str, overrides: Mapping[str, str], config: BrokerConfig) -> ConfigSource:
-    """Unlike DescribeConfigs, the answer to CreateTopics knows that a retention in hours is one too."""
+    """Return the source of a value for the CreateTopics response, which, unlike DescribeConfigs, also counts a
+    retention in hours."""
     if name in overrides:
         return ConfigSource.TOPIC
     names = synonyms(BROKER_KEYS[name]) if name in BROKER_KEYS else ()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pessoa.broker.api_row import ControllerChannel
 from pessoa.broker.api_table import row_of
-from pessoa.broker.authorization import refused
+from pessoa.broker.authorization import denial_response
 from pessoa.controller.decision import NotController
 from pessoa.net.channel import ChannelFailed, Channels
 from pessoa.quorum.uncommitted_appends import QuorumFailed
@@ -53,7 +53,7 @@ class LocalController(Protocol):
     def is_active(self) -> bool: ...
 
     def decide(self, request: Message, caller: Caller) -> Awaitable[Message]:
-        """Raises `NotController`."""
+        """Return the controller's response. Raises `NotController`."""
 
 
 class LeaderOfQuorum(Protocol):
@@ -72,7 +72,8 @@ class ControllerUnavailable(ChannelFailed):
 
 
 class ControllerClient:
-    """`submit` always answers; `ask` raises `ControllerUnavailable`. `local` is None on a node without the role."""
+    """Sends requests to the active controller. `submit` always returns a response; `ask` raises
+    `ControllerUnavailable`. `local` is None on a node without the controller role."""
 
     def __init__(
         self,
@@ -104,7 +105,7 @@ class ControllerClient:
         return f"<ControllerClient of node {self._node_id}: the controller is {self._quorum.leader_id}>"
 
     async def submit(self, request: Message, caller: Caller) -> Message:
-        """The controller's answer, or that it took too long."""
+        """Return the controller's response, or REQUEST_TIMED_OUT."""
         try:
             return await self.ask(request, caller, self._timeout_ms)
         except ControllerUnavailable as problem:
@@ -131,7 +132,7 @@ class ControllerClient:
 
     async def _ask_once(self, request: Message, caller: Caller, timeout_ms: int) -> Message:
         if self._local is not None and self._local.is_active:
-            denied = refused(self._authorizer, row_of(request.api_key), request, caller, on_controller=True)
+            denied = denial_response(self._authorizer, row_of(request.api_key), request, caller, on_controller=True)
             return await self._local.decide(request, caller) if denied is None else denied
         leader_id = self._quorum.leader_id
         endpoint = self._quorum.endpoint_of(leader_id) if leader_id >= 0 else None
@@ -182,7 +183,7 @@ class ControllerClient:
 
 
 def _says_not_controller(response: Message) -> bool:
-    """Whether the node that was asked does not lead: it says so for the whole, or for each topic (CreateTopics)."""
+    """Return whether the response has NOT_CONTROLLER, for the whole or for its topics (CreateTopics)."""
     parts = [response, *getattr(response, "topics", ())]
     return any(getattr(one, "error_code", ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER for one in parts)
 

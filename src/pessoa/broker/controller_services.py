@@ -64,7 +64,7 @@ class ControllerServices:
 
     @property
     def throttling(self) -> ControllerThrottling | None:
-        """None in a cluster without quotas, as most are."""
+        """The quotas for requests to this controller; None in a cluster without quotas."""
         quotas = self.image.quotas
         if not quotas.by_entity:
             return None
@@ -82,7 +82,7 @@ class ControllerServices:
         return self.quorum.leader_id
 
     def nodes(self, listener: str) -> Iterator[Node]:
-        """The registered controllers that have this listener."""
+        """Yield the registered controllers that have this listener."""
         for one in self.image.cluster.controllers.values():
             endpoint = one.listeners.get(listener)
             if endpoint is not None:

@@ -47,18 +47,19 @@ class DirectoryAssignments:
         self._controller = controller
         self._broker_epoch = broker_epoch
         # (topic, partition) → the directory that it is in
-        self._waiting: dict[tuple[Uuid, int], Uuid] = {}
+        self._unsent_assignments: dict[tuple[Uuid, int], Uuid] = {}
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
-        return f"<DirectoryAssignments: {len(self._waiting)} waiting>"
+        return f"<DirectoryAssignments: {len(self._unsent_assignments)} waiting>"
 
-    def look_at(self, topic_ids: Iterable[Uuid]) -> None:
-        """The metadata of these topics has changed."""
+    def update(self, topic_ids: Iterable[Uuid]) -> None:
+        """Compare the directories of these topics' replicas with the metadata, and send those that differ to the
+        controller."""
         for topic_id in topic_ids:
             for partition in self._broker.replicas.by_id.get(topic_id, {}).values():
-                self._look_at(partition)
-        if self._waiting and self._task is None:
+                self._update_partition(partition)
+        if self._unsent_assignments and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._send_all())
 
     async def close(self) -> None:
@@ -66,7 +67,7 @@ class DirectoryAssignments:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _look_at(self, partition: Partition) -> None:
+    def _update_partition(self, partition: Partition) -> None:
         topic = self._broker.image.topics.by_id.get(partition.topic_id)
         known = topic.partitions.get(partition.index) if topic is not None else None
         directory = partition.directory.meta.directory_id if partition.directory.meta is not None else None
@@ -74,25 +75,25 @@ class DirectoryAssignments:
             return
         key = (partition.topic_id, partition.index)
         if known.directory_of(self._broker.node_id) == directory:
-            self._waiting.pop(key, None)
+            self._unsent_assignments.pop(key, None)
         else:
-            self._waiting[key] = directory
+            self._unsent_assignments[key] = directory
 
     async def _send_all(self) -> None:
         try:
-            while self._waiting:
-                sent = dict(list(self._waiting.items())[:_MAX_ASSIGNMENTS])
+            while self._unsent_assignments:
+                sent = dict(list(self._unsent_assignments.items())[:_MAX_ASSIGNMENTS])
                 if await self._send(sent):
                     for key, directory in sent.items():
-                        if self._waiting.get(key) == directory:
-                            del self._waiting[key]
+                        if self._unsent_assignments.get(key) == directory:
+                            del self._unsent_assignments[key]
                 else:
                     await self._broker.clock.wait_ms(_RETRY_MS)
         finally:
             self._task = None
 
     async def _send(self, assignments: dict[tuple[Uuid, int], Uuid]) -> bool:
-        """Whether the controller has taken note of them."""
+        """Send the assignments; return whether the controller has accepted them."""
         by_directory: dict[Uuid, dict[Uuid, list[PartitionData]]] = {}
         for (topic_id, index), directory in assignments.items():
             topics = by_directory.setdefault(directory, {})

@@ -27,7 +27,8 @@ _LOOK_AGAIN_MS = 50
 
 
 async def claim_directories(directories: Iterable[LogDirectory], clock: Clock) -> None:
-    """Return when every directory is claimed. A DiskError with `is_locked` names one that stayed locked."""
+    """Lock every log directory, and wait for those that are locked. Raises a DiskError with `is_locked` for one that
+    stays locked."""
     deadline_ms = clock.monotonic_ms() + LOCKED_WAIT_MS
     for directory in directories:
         await _claim(directory, deadline_ms, clock)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pessoa.broker.api_row import Quota
 from pessoa.broker.api_table import find_row
-from pessoa.broker.authorization import refused
+from pessoa.broker.authorization import denial_response
 from pessoa.broker.slices import SLICED_FROM_BYTES, serve_in_slices
 from pessoa.net.pending import Pending, PendingTask
 from pessoa.wire.catalogue import ApiKey
@@ -52,7 +52,7 @@ _MAX_KEPT_TAIL_BYTES = 256
 
 
 class Route:
-    """Everything that serving one API in one version takes."""
+    """The decoders, the handler and the checks of one API in one version."""
 
     __slots__ = ("begin", "checked", "decode_header", "decode_request", "handle", "is_flexible", "row", "sliced")
 
@@ -122,7 +122,7 @@ class Dispatcher:
             charge = throttling.begin(quota, connection, context, request, end - start)
         reply: Reply
         try:
-            denied = None if route.checked is None else self._denied(route.checked, request, context)
+            denied = None if route.checked is None else self._denial_response(route.checked, request, context)
             if denied is not None:
                 reply = denied
             elif end - start > SLICED_FROM_BYTES and (sliced := route.sliced) is not None and sliced.is_large(request):
@@ -136,7 +136,7 @@ class Dispatcher:
                 charge.lose()
             raise
         if reply is not None and not isinstance(reply, Message):
-            return _pending(reply, context, charge, observation)
+            return _make_pending(reply, context, charge, observation)
         if charge is not None:
             reply = charge.settle(reply)
         frames = None if reply is None else response_frame(reply, version, correlation_id)
@@ -145,7 +145,7 @@ class Dispatcher:
         return frames
 
     def _find(self, key: int, version: int) -> Route | None:
-        """The route, made at its first use. None for ApiVersions in a version that we do not speak."""
+        """Return the route, which is made at its first use; None for ApiVersions in a version that is not supported."""
         row = find_row(key)
         if row is None:
             raise ProtocolViolation(f"API {key} is not served")
@@ -173,12 +173,12 @@ class Dispatcher:
         context: RequestContext,
         request: Message,
     ) -> Reply:
-        """A controller serves before it has read the access control lists, since an election needs it. Until then it
-        cannot tell what clients may do: a denial would be wrong, so their requests wait."""
+        """Handle the request when the ACLs are loaded. A controller serves before it has read them, since an election
+        needs it. Until then it cannot authorise clients, and a denial would be wrong, so their requests wait."""
         authorizer = node.authorizer
         if authorizer is not None and not authorizer.can_decide_about(context.principal):
             return self._handle_later(authorizer, checked, handle, node, context, request)
-        denied = None if checked is None else self._denied(checked, request, context)
+        denied = None if checked is None else self._denial_response(checked, request, context)
         return handle(node, context, request) if denied is None else denied
 
     async def _handle_later(
@@ -193,26 +193,26 @@ class Dispatcher:
         await node.progress.wait_until(
             lambda: authorizer.can_decide_about(context.principal), _LONGEST_WAIT_FOR_ACLS_MS
         )
-        denied = None if checked is None else self._denied(checked, request, context)
+        denied = None if checked is None else self._denial_response(checked, request, context)
         reply = handle(node, context, request) if denied is None else denied
         return reply if reply is None or isinstance(reply, Message) else await reply
 
-    def _denied(self, row: AnyRow, request: Message, context: RequestContext) -> Message | None:
-        return refused(self._services.authorizer, row, request, context, on_controller=self._is_of_controller)
+    def _denial_response(self, row: AnyRow, request: Message, context: RequestContext) -> Message | None:
+        return denial_response(self._services.authorizer, row, request, context, on_controller=self._is_of_controller)
 
     def _refresh_observers(self) -> None:
-        """Find the observers of every API anew: they have changed."""
+        """Find the observers of every API again: they have changed."""
         for route in self._routes.values():
             route.begin = self._observers.begin_of(route.row)
 
 
-def _pending(
+def _make_pending(
     reply: Pending | Awaitable[Message | None],
     context: RequestContext,
     charge: RequestCharge | None,
     observation: Observation | None,
 ) -> Pending:
-    """The answer that comes later, with what it needs to be sent, charged and observed then."""
+    """Return a `Pending` for the reply, with what it needs to be sent, charged and observed."""
     if charge is not None:
         charge.pause_timing()
         reply = reply if isinstance(reply, Pending) else charge.timed(reply)
@@ -225,7 +225,7 @@ def _pending(
 
 
 def _read_header(connection: Connection, route: Route, data: bytearray, start: int, end: int) -> int:
-    """Note the client id of a request, and its header for those that follow; return where the request begins."""
+    """Take over the client id of a request, and keep its header for the next requests; return the position after it."""
     header, pos = route.decode_header(data, start, end)
     connection.client_id = header.client_id
     tail_bytes = pos - start - _PREFIX_BYTES

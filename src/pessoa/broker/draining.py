@@ -51,7 +51,7 @@ _PURPOSE = "farewell"
 
 
 def active_others(broker: BrokerServices) -> list[int]:
-    """The other brokers that serve and are not about to stop: those that can take over."""
+    """Return the other brokers that are neither fenced nor shutting down: those that can take over."""
     return [
         one.id
         for one in broker.image.cluster.brokers.values()
@@ -94,8 +94,8 @@ async def _wait_for(broker: BrokerServices, peers: Peers, other: int) -> None:
 async def wait_until_clients_left(
     broker: BrokerServices, listeners: Sequence[HeldListener], clock: Clock, began_ms: int
 ) -> None:
-    """Return when no connection waits for an answer and none has brought a request for a moment; at once if no broker
-    is left that could take the clients over. `began_ms` is when the stop began, on the monotonic clock."""
+    """Return when no connection waits for a response and none has sent a request for a moment; at once if no other
+    broker can take the clients over. `began_ms` is when the stop began, on the monotonic clock."""
     deadline_ms = clock.monotonic_ms() + _CLIENTS_LEAVE_MS
     while active_others(broker) and clock.monotonic_ms() < deadline_ms:
         if all(_have_left(held, began_ms) for held in listeners):
@@ -111,8 +111,8 @@ def _have_left(held: HeldListener, began_ms: int) -> bool:
 
 
 async def end_connections(broker: BrokerServices, listeners: Sequence[HeldListener], clock: Clock) -> None:
-    """End what connections there are, and return when their clients have seen it and what came instead is silent; at
-    once if no broker is left that could take the clients over."""
+    """Close the connections, and return when their clients have noticed it and no new connection sends anything; at
+    once if no other broker can take the clients over."""
     if not active_others(broker):
         return
     listening = [held.listener for held in listeners]

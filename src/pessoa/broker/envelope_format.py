@@ -43,14 +43,14 @@ def seal(request: Message, version: int, client_id: str | None, principal: str, 
 
 
 def open_response(request: Message, version: int, data: bytes) -> Message:
-    """The response inside; raises ProtocolViolation."""
+    """Return the response inside an envelope. Raises ProtocolViolation."""
     _, pos = ResponseHeader.decoder(response_header_version(type(request), version))(data, 0, len(data))
     response, _ = ApiKey(request.api_key).response.decoder(version)(data, pos, len(data))
     return response  # type: ignore[no-any-return]
 
 
 def render_principal(principal: str) -> bytes:
-    """`User:alice`, as bytes."""
+    """Return the principal, such as `User:alice`, as Kafka serialises it."""
     kind, _, name = principal.partition(":")
     data = DefaultPrincipalData(type=kind, name=name, token_authenticated=False)
     return _PRINCIPAL_VERSION.to_bytes(_VERSION_BYTES, "big") + data.encode(_PRINCIPAL_VERSION)

@@ -43,7 +43,7 @@ MAX_PARTITIONS = 250_000
 
 
 class Wanted(NamedTuple):
-    """One partition that is to be read: the topic by name or by id, and what the fetch says about it."""
+    """One partition of a fetch: the topic by name or by id, and the offset and limits of the fetch."""
 
     topic: str
     topic_id: Uuid
@@ -67,7 +67,7 @@ class SessionPartition:
         self.last_look: Found | None = None
 
     def is_news(self, data: PartitionData, record_bytes: int) -> bool:
-        """Whether the answer must carry the partition; notes what it then says."""
+        """Return whether the response must have the partition, and remember what it then says."""
         is_news = (
             record_bytes > 0
             or data.error_code != ErrorCode.NONE
@@ -104,7 +104,7 @@ class FetchSession:
         return self.replica_id != CONSUMER
 
     def want(self, request: FetchRequest) -> None:
-        """Add what the fetch asks for, and take over what it says about partitions that are known."""
+        """Add the partitions of the fetch, and take over its offsets for those that are in the session."""
         partitions = self.partitions
         for topic in request.topics:
             name, topic_id = topic.topic, topic.topic_id
@@ -118,7 +118,7 @@ class FetchSession:
                     known.wanted = wanted
 
     def forget(self, request: FetchRequest) -> None:
-        """Remove what an incremental fetch forgets; also what it asks for at the same time, as in Kafka."""
+        """Remove the partitions that an incremental fetch forgets, even if it also fetches them, as in Kafka."""
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -138,7 +138,7 @@ class FetchSession:
 
 
 class FetchPlan(NamedTuple):
-    """What a fetch request asks for: the partitions, and the session if there is one."""
+    """The partitions of a fetch request, and its session if it has one."""
 
     error: ErrorCode
     wanted: list[Wanted]
@@ -159,7 +159,7 @@ class FetchSessions:
         slots: int = DEFAULT_SLOTS,
         eviction_ms: int = DEFAULT_EVICTION_MS,
     ) -> None:
-        """`new_id` gives random positive int32s: an id is a secret of its consumer."""
+        """`new_id` returns random positive int32s: a session id is a secret of its consumer."""
         self._new_id = new_id
         self._slots = slots
         self._eviction_ms = eviction_ms
@@ -185,14 +185,14 @@ class FetchSessions:
             return FetchPlan(ErrorCode.NONE, wanted, session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None or session.replica_id != replica_id:
-            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return _error_plan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session.epoch != request.session_epoch:
-            return _refused(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+            return _error_plan(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
-            return _refused(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+            return _error_plan(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if not self._update(session, request, forgets=True):
             self._end(session.id)
-            return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return _error_plan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if session.epoch == _MAX_EPOCH else session.epoch + 1
         session.used_ms = now_ms
         self._sessions.move_to_end(session.id)
@@ -200,8 +200,8 @@ class FetchSessions:
         return FetchPlan(ErrorCode.NONE, session.wanted(), session, is_incremental=True, known=known)
 
     def withhold(self, plan: FetchPlan) -> int:
-        """The session of a response that leaves out everything (KIP-219). One that would begin with it does not: its
-        consumer would know none of its partitions."""
+        """Return the session id for a response without records of a throttled consumer (KIP-219). A new session does
+        not begin with it: its consumer would know none of its partitions."""
         if plan.is_incremental or plan.session is None:
             return plan.session_id
         self._end(plan.session.id)
@@ -223,7 +223,8 @@ class FetchSessions:
         return session
 
     def _update(self, session: FetchSession, request: FetchRequest, *, forgets: bool) -> bool:
-        """Whether there was room for what the fetch adds; if not, the session must end."""
+        """Add the partitions of the fetch to the session; return False if there is no room, and the session must
+        end."""
         before = len(session.partitions)
         session.want(request)
         if forgets:
@@ -268,7 +269,7 @@ def wanted_of(request: FetchRequest) -> Iterable[Wanted]:
 def plan_without_session(request: FetchRequest) -> FetchPlan:
     """Return the plan of a fetch that may have no session: it begins, continues and ends none."""
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-        return _refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return _error_plan(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     return FetchPlan(ErrorCode.NONE, _without_repetitions(list(wanted_of(request))), None, is_incremental=False)
 
 
@@ -283,5 +284,5 @@ def _without_repetitions(wanted: list[Wanted]) -> list[Wanted]:
 _new_tuple = tuple.__new__
 
 
-def _refused(error: ErrorCode) -> FetchPlan:
+def _error_plan(error: ErrorCode) -> FetchPlan:
     return FetchPlan(error, [], None, is_incremental=False)

@@ -39,7 +39,7 @@ class FileRecords(InFile):
         try:
             descriptor = file.fileno()
         except DiskError as problem:
-            raise self._failed(problem) from problem
+            raise self._fail_directory(problem) from problem
         except UnsupportedOperation:
             return None
         except ValueError as closed:
@@ -55,7 +55,7 @@ class FileRecords(InFile):
         try:
             data = file.read(position, size)
         except DiskError as problem:
-            raise self._failed(problem) from problem
+            raise self._fail_directory(problem) from problem
         except ValueError as closed:
             raise RangeLost("its segment was deleted") from closed
         if len(data) < size:
@@ -72,6 +72,6 @@ class FileRecords(InFile):
         if self._log.truncations != self._truncations:
             raise RangeLost("the log was truncated")
 
-    def _failed(self, problem: DiskError) -> RangeLost:
+    def _fail_directory(self, problem: DiskError) -> RangeLost:
         self._partition.directory.fail(problem)
         return RangeLost(str(problem))

@@ -28,7 +28,7 @@ G = TypeVar("G", bound=DescribedGroup)
 
 
 def show_operations(broker: BrokerServices, context: RequestContext, groups: Iterable[DescribedGroup]) -> None:
-    """Fill in what the client may do with each group that was found."""
+    """Set the authorized operations of each group that was found."""
     for group in groups:
         if not group.error_code:
             group.authorized_operations = group_operations(broker, context, group.group_id)

@@ -52,7 +52,7 @@ def socket_settings(config: BrokerConfig) -> SocketSettings:
 
 
 def is_counted(config: BrokerConfig, endpoint: ListenerEndpoint) -> bool:
-    """Whether clients come to this listener."""
+    """Return whether this is a client listener, whose connections count for the connection limits."""
     of_controllers = {name.upper() for name in config.controller_listener_names}
     clients = [one.name for one in config.listeners if one.name not in of_controllers]
     is_for_brokers = endpoint.name == config.inter_broker_listener_name and len(clients) > 1
@@ -98,7 +98,7 @@ def _window_s(config: BrokerConfig) -> float:
 
 
 def _overrides(config: BrokerConfig) -> dict[str, int]:
-    """Address → how many."""
+    """Return the limits of `max.connections.per.ip.overrides`, by address."""
     found: dict[str, int] = {}
     for entry in cast("str", config.value("max.connections.per.ip.overrides")).split(","):
         host, _, count = entry.strip().rpartition(":")
@@ -144,13 +144,13 @@ class HeldListener:
         )
         self.listener.on_accepted = self._on_accepted
         self._is_released = False
-        self._held: list[_HeldRequest] = []
+        self._held_requests: list[_HeldRequest] = []
 
     def __repr__(self) -> str:
         return f"<{'serving' if self._is_released else 'held'} {self.listener!r}>"
 
     def configure(self, config: BrokerConfig) -> None:
-        """Take other settings; connections that are there stay."""
+        """Take over other settings; existing connections stay."""
         self.listener.limits = listener_limits(config)
         self._quota.limits = limits_of_listener(config, self.endpoint)
 
@@ -158,16 +158,17 @@ class HeldListener:
         await self.listener.__aenter__()
 
     def release(self, serve: Serve) -> None:
-        """Serve the requests that were held, and those that come."""
+        """Serve the requests that were held, and all later ones."""
         self._is_released = True
         self.listener.serve = serve
         gates = self._guard_all()
-        held, self._held = self._held, []
+        held, self._held_requests = self._held_requests, []
         for request in held:
             request.serve(serve if gates is None else gates.get(request.connection.id, _refuse))
 
     def _guard_all(self) -> dict[int, Serve] | None:
-        """Let connections that came before now log in: what serves each, by id. None where no login is demanded."""
+        """Let existing connections log in; return the function that serves each, by connection id. None if no login is
+        required."""
         if self._sasl is None:
             return None
         return {one.connection.id: self._sasl.guard(one, self.listener) for one in self.listener.connections}
@@ -185,7 +186,7 @@ class HeldListener:
 
     def _hold(self, connection: Connection, data: bytearray, start: int, end: int) -> Pending:
         held = _HeldRequest(connection, data, start, end)
-        self._held.append(held)
+        self._held_requests.append(held)
         return held
 
 
@@ -194,7 +195,7 @@ def _refuse(*_: object) -> None:
 
 
 class _HeldRequest(Pending):
-    """A request that came before its broker could serve."""
+    """A request that was received before the broker could serve it."""
 
     __slots__ = ("_answer", "_frame", "_problem", "connection")
 

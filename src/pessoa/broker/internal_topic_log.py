@@ -41,10 +41,10 @@ class InternalTopicLog:
 
     def append(self, partition: int, batch: bytearray, guard: object = None) -> int:
         assert guard is None or isinstance(guard, VerificationGuard)
-        return self._append(self._led(partition), batch, guard)
+        return self._append(self._led_partition(partition), batch, guard)
 
     def append_barrier(self, partition: int) -> int:
-        found = self._led(partition)
+        found = self._led_partition(partition)
         return found.log.log_end_offset if found.in_sync is None else self._append(found, empty_batch(), None)
 
     def _append(self, found: Partition, batch: bytearray, guard: VerificationGuard | None) -> int:
@@ -60,15 +60,15 @@ class InternalTopicLog:
         return found.log.log_end_offset
 
     def high_watermark(self, partition: int) -> int:
-        return self._led(partition).log.high_watermark
+        return self._led_partition(partition).log.high_watermark
 
     async def wait_until_committed(self, partition: int, offset: int) -> None:
-        if not await self._led(partition).wait_until_replicated(offset):
+        if not await self._led_partition(partition).wait_until_replicated(offset):
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def read(self, partition: int) -> Iterator[RecordBatch]:
         # By offsets, because others have their turn in between: the log may be cleaned or moved to another directory.
-        found = self._led(partition)
+        found = self._led_partition(partition)
         offset = found.log.log_start_offset
         while (offset := max(offset, found.log.log_start_offset)) < found.log.log_end_offset:
             fetched = found.log.read(offset, self._load_buffer_bytes, ReadUpTo.LOG_END)
@@ -81,7 +81,7 @@ class InternalTopicLog:
             if offset == before:
                 return
 
-    def _led(self, partition: int) -> Partition:
+    def _led_partition(self, partition: int) -> Partition:
         found = self._broker.replicas.get(self._topic, partition)
         if found is None or not found.is_leader:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -61,7 +61,7 @@ S = TypeVar("S", bound=Stage)
 
 
 class Broker:
-    """`await start()`, then it serves; `await stop()`. `failed` is done when it cannot go on."""
+    """A node: `await start()`, then it serves; `await stop()`. `failed` is done when it cannot go on."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Broker:
         cluster_id: str | None = None,
         first_records: Sequence[Message] = (),
     ) -> None:
-        """`first_records` are what a cluster begins with, besides what every one does, if this node formats it."""
+        """`first_records` are added to the bootstrap records of a new cluster, if this node formats it."""
         self._disk: Disk = disk if disk is not None else OsDisk()
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._entropy: Entropy = entropy if entropy is not None else SystemEntropy()
@@ -102,8 +102,8 @@ class Broker:
     # Starting.
 
     async def start(self) -> None:
-        """Serving when it returns. What makes the node fail meanwhile is raised: a start must not wait for what cannot
-        come."""
+        """Return when the node serves. A failure of any part meanwhile is raised, so that the start does not wait for
+        ever."""
         loop = asyncio.get_running_loop()
         self.failed = loop.create_future()
         starting = loop.create_task(self._start(self._new_context()))
@@ -120,8 +120,8 @@ class Broker:
         starting.result()
 
     async def wait_until_ready(self) -> None:
-        """Done when this node follows the quorum. A broker does when `start` returns. A controller alone serves before,
-        because an election needs it, and follows when it has read of its own registration."""
+        """Return when this node follows the quorum. A broker does when `start` returns. A controller alone serves
+        before, because an election needs it, and follows when it has read its own registration."""
         role = self.find(ControllerRole)
         if not self.config.is_broker and role is not None:
             await asyncio.wait([role.registered, self.failed], return_when=asyncio.FIRST_COMPLETED)
@@ -186,13 +186,13 @@ class Broker:
     # Stopping.
 
     async def leave(self) -> None:
-        """Let others take over what this broker leads. `stop` does it by itself."""
+        """Let other brokers take over the leadership of this one's partitions. `stop` does it by itself."""
         membership = self.find(Membership)
         if membership is not None:
             await membership.leave()
 
     async def stop(self) -> None:
-        """In order: nothing that was acknowledged is lost, and the next start is quick."""
+        """Shut down cleanly: nothing that was acknowledged is lost, and the next start is quick."""
         # A broker serves while it hands over, so its logs are still flushed and checkpointed by time.
         membership = self.find(Membership)
         if membership is not None:
@@ -201,19 +201,19 @@ class Broker:
             await stage.close()
 
     def abandon(self) -> None:
-        """What the system does for a process that is killed: it closes the sockets and frees the directories. Nothing
-        is sent, and nothing is written."""
+        """Close the sockets and release the directories, as the system does for a killed process. Nothing is sent or
+        written."""
         for stage in reversed(self._stages):
             stage.abandon()
 
     # What there is.
 
     def find(self, kind: type[S]) -> S | None:
-        """The newest stage of this kind that the start has gone through."""
+        """Return the newest started stage of this kind; None if there is none."""
         return next((stage for stage in reversed(self._stages) if isinstance(stage, kind)), None)
 
     def stage(self, kind: type[S]) -> S:
-        """As `find`, where the start has gone through such a stage."""
+        """Return the newest started stage of this kind. Raises AttributeError if there is none."""
         found = self.find(kind)
         if found is None:
             raise AttributeError(f"the start of this node has not gone through {kind.__name__}")
@@ -233,13 +233,13 @@ class Broker:
 
     @property
     def controller(self) -> Controller | None:
-        """None before the start, and on a node without the role."""
+        """The controller; None before the start, and on a node without the role."""
         member = self.find(ClusterMember)
         return None if member is None else member.controller
 
     @property
     def quorum(self) -> RaftQuorum | None:
-        """None before the start."""
+        """The member of the metadata quorum; None before the start."""
         member = self.find(ClusterMember)
         return None if member is None else member.quorum
 
@@ -255,7 +255,7 @@ class Broker:
 
     @property
     def listeners(self) -> list[HeldListener]:
-        """Those of the controller, then those of the broker."""
+        """The listeners of the controller, then those of the broker."""
         return [one for stage in self._stages if isinstance(stage, NodeListeners) for one in stage.all]
 
     @property

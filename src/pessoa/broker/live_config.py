@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class LiveConfig:
-    """`current` is replaced whole; `on_change` is called with every new one, in the order of subscription."""
+    """The configuration of a node. `current` is replaced whole; `on_change` is called with every new one, in the order
+    of subscription."""
 
     def __init__(self, config: BrokerConfig, publisher: ImagePublisher) -> None:
         self.current = config
@@ -29,11 +30,11 @@ class LiveConfig:
         return f"<LiveConfig of node {self.current.node_id}, {len(self.on_change)} subscribers>"
 
     def of_topic(self, topic: str) -> LogConfig:
-        """The configuration of a topic's logs."""
+        """Return the configuration of a topic's logs."""
         return log_config(self._publisher.image.configs.of(ConfigResource.TOPIC, topic), self.current)
 
     def follow(self, delta: MetadataDelta) -> None:
-        """Take over what a change of the metadata says about brokers, if it does."""
+        """Take over the dynamic broker configs of a metadata delta, if it has any."""
         if not changes_brokers(delta):
             return
         configs = delta.new.configs
@@ -45,5 +46,5 @@ class LiveConfig:
 
 
 def changes_brokers(delta: MetadataDelta) -> bool:
-    """Whether a change of the metadata has settings of brokers in it."""
+    """Return whether a metadata delta changes broker configs."""
     return any(kind == ConfigResource.BROKER for kind, _ in delta.changed_configs)

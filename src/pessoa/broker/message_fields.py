@@ -32,7 +32,8 @@ _NOT_ASKED_FOR = "forgotten_topics_data"
 
 
 def compile_collect(kind: type[Struct], is_wanted: IsWanted) -> Collect:
-    """A function that returns the values of the wanted fields of a message, but those that are empty or 0."""
+    """Return a function that returns the values of the wanted fields of a message, without those that are empty or
+    0."""
     lines = ["def collect(s0):", "    found = []", *_lines(kind, is_wanted, "", 0), "    return found"]
     space: dict[str, Any] = {}
     exec("\n".join(lines), space)
@@ -41,7 +42,7 @@ def compile_collect(kind: type[Struct], is_wanted: IsWanted) -> Collect:
 
 
 def _lines(kind: type[Struct], is_wanted: IsWanted, list_name: str, depth: int) -> list[str]:
-    """The statements about one struct, which is called by its depth."""
+    """Return the source lines for one struct, whose variable is named by its depth."""
     indent, name = "    " * (depth + 1), f"s{depth}"
     lines = []
     for field in kind.fields:
@@ -77,13 +78,13 @@ def _error_collect(kind: type[Struct]) -> Collect:
 
 
 def topics_of(message: Struct) -> list[str | Uuid]:
-    """The topics that a message names, each once, by name or by id."""
+    """Return the topics that a message names, each once, by name or by id."""
     found: list[str | Uuid] = _topic_collect(type(message))(message)
     return [one for one in dict.fromkeys(found) if one != ZERO_UUID] if found else found
 
 
 def errors_of(response: Struct) -> list[int]:
-    """The codes of a response that say that something went wrong, as often as they stand in it."""
+    """Return the error codes of a response but NONE, as often as they occur."""
     return _error_collect(type(response))(response)
 
 

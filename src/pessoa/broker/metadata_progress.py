@@ -13,39 +13,39 @@ Condition = Callable[[], bool]
 
 
 class MetadataProgress:
-    """`offset` is that of the last record that was applied; -1 before the first."""
+    """How far this node has applied the metadata log: `offset` is that of the last record, -1 before the first."""
 
     def __init__(self) -> None:
         self.offset = -1
-        self._waiting: list[tuple[Condition, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[Condition, asyncio.Future[None]]] = []
 
     def __repr__(self) -> str:
-        return f"<MetadataProgress at {self.offset}, {len(self._waiting)} waiting>"
+        return f"<MetadataProgress at {self.offset}, {len(self._waiters)} waiting>"
 
     def advance(self, offset: int) -> None:
-        """Everything up to this offset has been applied, and its subscribers have been called."""
+        """Set the offset, after everything up to it was applied and its subscribers were called."""
         self.offset = offset
         self.look()
 
     def look(self) -> None:
-        """Wake those whose condition holds."""
-        if self._waiting:
+        """Wake the waiters whose condition holds."""
+        if self._waiters:
             still = []
-            for condition, future in self._waiting:
+            for condition, future in self._waiters:
                 if future.done():
                     continue
                 if condition():
                     future.set_result(None)
                 else:
                     still.append((condition, future))
-            self._waiting = still
+            self._waiters = still
 
     async def wait_until(self, condition: Condition, timeout_ms: int | None = None) -> bool:
-        """True when the condition holds; False if it does not in time."""
+        """Return True when the condition holds, False if it does not within `timeout_ms`."""
         if condition():
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((condition, future))
+        self._waiters.append((condition, future))
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await future

@@ -24,7 +24,7 @@ log = logging.getLogger("pessoa.broker")
 
 
 class NodeLogin:
-    """`credentials` returns None where no login is demanded."""
+    """Logs this node in to others; `credentials` returns None if no login is required."""
 
     def __init__(self, credentials: Callable[[], Credentials | None], entropy: Entropy) -> None:
         self._credentials = credentials
@@ -35,7 +35,7 @@ class NodeLogin:
         return f"<NodeLogin: {self._last_problem or 'no problem'}>"
 
     async def __call__(self, peer: str, ask: Ask) -> int:
-        """Return how many milliseconds the session lasts; 0: it has no end."""
+        """Log in; return the length of the session in milliseconds, 0 if it has no end."""
         try:
             credentials = self._credentials()
             if credentials is None:

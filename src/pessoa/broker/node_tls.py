@@ -40,7 +40,8 @@ log = logging.getLogger("pessoa.broker")
 
 
 class _ListenerTls(NamedTuple):
-    """What holds for one listener. `files` are what its stores were read from, as they were then."""
+    """The TLS contexts of one listener. `files` are those of its stores, with their times and sizes when they were
+    read."""
 
     settings: TlsSettings
     files: tuple[tuple[str, int, int], ...]
@@ -50,23 +51,23 @@ class _ListenerTls(NamedTuple):
 
 
 class NodeTls:
-    """Empty where nothing speaks TLS. Raises a `ConfigProblem` if a listener or a way to other nodes has no good
-    stores."""
+    """The TLS contexts of a node's listeners; empty if none uses TLS. Raises a `ConfigProblem` if the stores of one are
+    missing or invalid."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._listeners = {name: _made(config, name) for name in tls_listeners(config)}
+        self._listeners = {name: _make_listener_tls(config, name) for name in tls_listeners(config)}
         self._networks: dict[str, TlsNetwork] = {}
 
     def __repr__(self) -> str:
         return f"<NodeTls: {', '.join(self._listeners) or 'none'}>"
 
     def server(self, listener: str) -> ServerTls | None:
-        """How the connections of a listener are secured; None: not at all."""
+        """Return the TLS settings for connections to a listener; None if it does not use TLS."""
         found = self._listeners.get(listener)
         return None if found is None else found.server
 
     def network(self, network: Network, listener: str) -> Network:
-        """How other nodes are reached through their listener of this name."""
+        """Return the network through which other nodes are reached on their listener of this name."""
         if listener not in self._listeners:
             return network
         if listener not in self._networks:
@@ -79,20 +80,19 @@ class NodeTls:
         return context
 
     def problem(self, config: BrokerConfig) -> ConfigProblem | None:
-        """What is wrong with these settings for the listeners that are open."""
+        """Return what is wrong with these settings for the open listeners; None if nothing is."""
         try:
             for name, present in self._listeners.items():
-                _renewed(config, name, present)
+                _renew_listener_tls(config, name, present)
         except ConfigProblem as problem:
             return problem
         return None
 
     def follow(self, config: BrokerConfig) -> None:
-        """Take other stores, for connections that come from now on. Of a listener whose stores are wrong the old ones
-        stay."""
+        """Take over other stores for new connections. A listener whose new stores are invalid keeps the old ones."""
         for name, present in self._listeners.items():
             try:
-                renewed = _renewed(config, name, present)
+                renewed = _renew_listener_tls(config, name, present)
             except ConfigProblem as problem:
                 log.error("the TLS stores of %s stay as they were: %s", name, problem)  # noqa: TRY400
                 continue
@@ -102,13 +102,13 @@ class NodeTls:
 
 
 def tls_listeners(config: BrokerConfig) -> Iterator[str]:
-    """The names of the listeners that this node has, or reaches others through, and that speak TLS."""
+    """Yield the names of the TLS listeners that this node has, or through which it reaches others."""
     names = dict.fromkeys((*(one.name for one in config.listeners), *_names_between_nodes(config)))
     return (name for name in names if _protocol(config, name).has_tls)
 
 
 def controller_listener(config: BrokerConfig) -> str:
-    """The listener that controllers are reached through; empty if there is none."""
+    """Return the listener through which controllers are reached; empty if there is none."""
     return config.controller_listener_names[0].upper() if config.controller_listener_names else ""
 
 
@@ -142,7 +142,7 @@ def _protocol(config: BrokerConfig, listener: str) -> SecurityProtocol:
     return config.protocols.get(listener, SecurityProtocol.PLAINTEXT)
 
 
-def _made(config: BrokerConfig, listener: str) -> _ListenerTls:
+def _make_listener_tls(config: BrokerConfig, listener: str) -> _ListenerTls:
     from pessoa.security.tls.contexts import client_context, server_context
     from pessoa.security.tls.stores import read_key_store
 
@@ -172,7 +172,7 @@ def _principals(config: BrokerConfig, settings: TlsSettings, listener: str) -> P
 
 
 class Principals:
-    """From the certificate that a peer has shown to its principal. Without a mapping, SASL says who a peer is."""
+    """Maps the certificate of a peer to its principal. Without a mapping the principal comes from SASL."""
 
     def __init__(self, mapping: PrincipalMapping | None) -> None:
         self._mapping = mapping
@@ -189,7 +189,8 @@ class Principals:
 
 
 def _check_own_trust(server: ssl.SSLContext, settings: TlsSettings, key_store: KeyStore | None) -> None:
-    """Nodes that do not trust each other's like would form no cluster."""
+    """Raise a `ConfigProblem` if the trust store does not accept the node's own certificate: nodes with such stores
+    could not form a cluster."""
     from dataclasses import replace
 
     from pessoa.security.tls.contexts import client_context
@@ -215,7 +216,7 @@ def _check_own_trust(server: ssl.SSLContext, settings: TlsSettings, key_store: K
 
 
 def _files(settings: TlsSettings) -> tuple[tuple[str, int, int], ...]:
-    """The files of the stores, with when they were written and their sizes."""
+    """Return the files of the stores, with their modification times and sizes."""
     found = []
     for path in filter(None, (settings.keystore_location, settings.truststore_location)):
         try:
@@ -228,8 +229,9 @@ def _files(settings: TlsSettings) -> tuple[tuple[str, int, int], ...]:
     return tuple(found)
 
 
-def _renewed(config: BrokerConfig, listener: str, present: _ListenerTls) -> _ListenerTls:
-    """What holds with this configuration: the present one if nothing has changed. Raises a `ConfigProblem`."""
+def _renew_listener_tls(config: BrokerConfig, listener: str, present: _ListenerTls) -> _ListenerTls:
+    """Return the TLS contexts for this configuration: the present ones if nothing has changed. Raises a
+    `ConfigProblem`."""
     from pessoa.security.tls.settings import STORE_KEYS, TlsSettings
 
     settings = _settings(config, listener)
@@ -247,7 +249,7 @@ def _renewed(config: BrokerConfig, listener: str, present: _ListenerTls) -> _Lis
             raise ConfigProblem(
                 f"{prefix}ssl.{store}.location", None, f"a store cannot {verb} while its listener is open"
             )
-    renewed = _made(config, listener)
+    renewed = _make_listener_tls(config, listener)
     if present.key_store is not None and renewed.key_store is not None:
         _check_same_owner(config, prefix, present.key_store, renewed.key_store)
     return renewed

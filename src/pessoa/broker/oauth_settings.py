@@ -41,7 +41,7 @@ class FoundSetting(NamedTuple):
 
 
 def find_setting(config: BrokerConfig, listener: str, name: str) -> FoundSetting:
-    """The value for a listener out of the node's own file, and the key that has it."""
+    """Return the value for a listener in the node's own file, and the key under which it stands."""
     before = f"listener.name.{listener.lower()}."
     for key in (f"{before}oauthbearer.{name}", f"{before}{name}", name):
         if key in config.static:
@@ -58,7 +58,8 @@ def has_keys(config: BrokerConfig, listener: str) -> bool:
 
 
 def check_tokens(config: BrokerConfig, listener: str, *, is_offered: bool) -> None:
-    """Raise a `ConfigProblem` if the listener offers OAUTHBEARER without keys, or names what it may not."""
+    """Raise a `ConfigProblem` if the listener offers OAUTHBEARER without keys, or names a file or URL that is not
+    allowed."""
     if not has_keys(config, listener):
         if is_offered:
             key = find_setting(config, listener, KEYS_URL).key
@@ -72,7 +73,7 @@ def check_tokens(config: BrokerConfig, listener: str, *, is_offered: bool) -> No
 
 
 def changed_oauth_problem(configs: Mapping[str, str]) -> ConfigProblem | None:
-    """What is wrong with settings that are to change while a broker runs, if they are of OAUTHBEARER."""
+    """Return what is wrong with a dynamic change of OAUTHBEARER settings; None if nothing is."""
     for name in configs:
         if PREFIX in name:
             why = "it can stand in the file of a node alone: it says whose tokens are taken"

@@ -41,7 +41,7 @@ _ALLOWED_FILES = ("pessoa.sasl.oauthbearer.allowed.files", "org.apache.kafka.sas
 
 
 def check_verifier(config: BrokerConfig, listener: str) -> None:
-    """Raise a `ConfigProblem` about what a listener that has keys says of its tokens."""
+    """Raise a `ConfigProblem` if the token settings of a listener with keys are invalid."""
     _allowed_location(config, listener, KEYS_URL)
     _rules(config, listener)
     _intervals(config, listener)
@@ -54,7 +54,7 @@ def make_verifier(
     reader: KeyReader | None = None,
     jaas_options: Mapping[str, str] | None = None,
 ) -> TokenVerifier | None:
-    """What verifies the tokens of a listener; None if it has no keys. A file is read. Raises a `ConfigProblem`."""
+    """Return the verifier of a listener's tokens; None if it has no keys. Reads a file. Raises a `ConfigProblem`."""
     if not has_keys(config, listener):
         return None
     location = _allowed_location(config, listener, KEYS_URL)
@@ -66,7 +66,7 @@ def make_verifier(
 
 
 def node_token(config: BrokerConfig, listener: str) -> str:
-    """The token that this node presents where it reaches others through a listener. Raises a `ConfigProblem`."""
+    """Return the token with which this node logs in to others on a listener. Raises a `ConfigProblem`."""
     key = find_setting(config, listener, _TOKEN_URL).key
     if not find_setting(config, listener, _TOKEN_URL).value:
         raise ConfigProblem(key, None, "it must be the file: URL of the token with which this node logs in to others")
@@ -86,14 +86,14 @@ def _allowed_location(config: BrokerConfig, listener: str, name: str) -> KeyLoca
         location = parse_location(text)
     except BadKeyLocation as problem:
         raise ConfigProblem(key, text, str(problem)) from None
-    if not is_allowed(location, _allowed(config, _ALLOWED_URLS), _allowed(config, _ALLOWED_FILES)):
+    if not is_allowed(location, _allowed_locations(config, _ALLOWED_URLS), _allowed_locations(config, _ALLOWED_FILES)):
         ours, apaches = _ALLOWED_URLS if location.path is None else _ALLOWED_FILES
         why = f"it must be among {ours}, or {apaches} as Apache Kafka calls it; add it there"
         raise ConfigProblem(key, text, why)
     return location
 
 
-def _allowed(config: BrokerConfig, keys: tuple[str, ...]) -> list[str]:
+def _allowed_locations(config: BrokerConfig, keys: tuple[str, ...]) -> list[str]:
     return [
         text for key in keys for text in cast("tuple[str, ...]", BROKER_CONFIGS[key].parse(config.static.get(key, "")))
     ]

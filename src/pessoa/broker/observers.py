@@ -28,14 +28,14 @@ Begin: TypeAlias = "Callable[[RequestContext, Message, int], Observation]"
 
 class Watcher(Protocol):
     def watches(self, row: AnyRow) -> bool:
-        """Whether requests of this API are looked at."""
+        """Return whether the watcher observes requests of this API."""
 
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
-        """Called before the request is served."""
+        """Begin the observation of a request, before it is served."""
 
 
 class Observers:
-    """The watchers of a node, by name. `on_change` is called after one has come or gone."""
+    """The watchers of a node's requests, by name. `on_change` is called after one was added or removed."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, Watcher] = {}
@@ -47,7 +47,7 @@ class Observers:
         return f"<Observers: {', '.join(self._watchers) or 'none'}>"
 
     def put(self, name: str, watcher: Watcher | None) -> None:
-        """Let this watcher take the place of the one that had the name; None takes that one away."""
+        """Set the watcher of this name; None removes it."""
         if watcher is self._watchers.get(name):
             return
         if watcher is None:
@@ -58,7 +58,7 @@ class Observers:
             tell()
 
     def note_log_in(self, listener: str, host: str, mechanism: str, principal: str | None, outcome: str) -> None:
-        """A client has logged in, or failed to; then it has no principal."""
+        """Report a successful or failed login to the watchers; after a failure the principal is None."""
         if self.on_log_in is not None:
             self.on_log_in(host, listener, mechanism, principal, outcome)
 

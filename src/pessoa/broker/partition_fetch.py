@@ -62,7 +62,7 @@ class Reader(NamedTuple):
 
 
 class Found:
-    """What there is for one partition: its part of the answer, and where its records are."""
+    """The result of a fetch for one partition: its part of the response, and where its records are."""
 
     __slots__ = ("data", "partition", "records", "size", "wanted")
 
@@ -86,8 +86,9 @@ class Found:
 
 
 def is_as_before(last: Found, wanted: Wanted, reader: Reader) -> bool:
-    """Whether another look for an in-sync follower would find what the last one found: nothing. Its fetch counts as in
-    a look. A follower of a thousand partitions, of which one is busy, would otherwise cost a thousand looks a round."""
+    """Return whether reading again for an in-sync follower would find what the last read found: nothing. The fetch
+    counts for the ISR all the same. Otherwise a follower of a thousand partitions, of which one is busy, would cost a
+    thousand reads a round."""
     if last.wanted is not wanted or last.partition is None:
         return False
     partition, request, data = last.partition, wanted.request, last.data
@@ -109,13 +110,15 @@ def is_as_before(last: Found, wanted: Wanted, reader: Reader) -> bool:
     return True
 
 
-def look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *, at_least_one_batch: bool) -> Found:
+def read_partition(
+    broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *, at_least_one_batch: bool
+) -> Found:
     request = wanted.request
     if reader.denied and (wanted.topic, wanted.topic_id) in reader.denied:
         return Found(wanted, None, refused_unseen(request.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     partition, error = _find(broker, reader.version, wanted)
     if partition is None:
-        return Found(wanted, None, _missing(broker, reader.version, wanted, error))
+        return Found(wanted, None, _missing_partition_data(broker, reader.version, wanted, error))
     error = _check(partition, reader, request)
     if error is ErrorCode.NONE and broker.is_leaving and not partition.is_leader:
         # It could be read here, but not for long: this sends a consumer to the leader (KIP-392).
@@ -161,7 +164,7 @@ def look_at(broker: BrokerServices, reader: Reader, wanted: Wanted, left: int, *
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=_aborted(fetched) if reader.up_to is ReadUpTo.LAST_STABLE_OFFSET else None,
+        aborted_transactions=_aborted_transactions(fetched) if reader.up_to is ReadUpTo.LAST_STABLE_OFFSET else None,
         records=_EMPTY,
     )
     return Found(wanted, partition, data, fetched.data)
@@ -205,7 +208,8 @@ def _diverging_epoch_response(partition: Partition, request: FetchPartition) -> 
 def _preferred_replica(
     broker: BrokerServices, partition: Partition, reader: Reader, offset: int
 ) -> PartitionData | None:
-    """Send a consumer to a replica in its rack, if the broker is told to and there is one (KIP-392)."""
+    """Return a response with a replica in the consumer's rack, if the broker has a replica selector and there is one
+    (KIP-392); otherwise None."""
     from pessoa.replication.replica_selector import RACK_AWARE, replica_in_rack
 
     if broker.config.value("replica.selector.class") != RACK_AWARE:
@@ -243,15 +247,15 @@ def _find(broker: BrokerServices, version: int, wanted: Wanted) -> tuple[Partiti
 
 
 def _has_whole_batch(data: FileSlice) -> bool:
-    """Clients drop half a batch at the end, but one that is all they get they take for a batch larger than their
-    limit: the Java consumer fails on it."""
+    """Return whether the data has a whole batch. Clients drop a part of a batch at the end; but if that is all they
+    get, they take it for a batch larger than their limit, and the Java consumer fails."""
     if data.size < LOG_OVERHEAD:
         return False
     head = data.file.read(data.position, LOG_OVERHEAD)
     return LOG_OVERHEAD + int.from_bytes(head[LENGTH_POSITION:], "big") <= data.size
 
 
-def _aborted(fetched: Fetched) -> list[AbortedTransaction]:
+def _aborted_transactions(fetched: Fetched) -> list[AbortedTransaction]:
     return [AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in fetched.aborted]
 
 
@@ -274,8 +278,8 @@ def refused_unseen(index: int, error: ErrorCode) -> PartitionData:
     return data
 
 
-def _missing(broker: BrokerServices, version: int, wanted: Wanted, error: ErrorCode) -> PartitionData:
-    """The answer for a partition that this broker has no replica of, with its leader, as the metadata says."""
+def _missing_partition_data(broker: BrokerServices, version: int, wanted: Wanted, error: ErrorCode) -> PartitionData:
+    """Return the error for a partition that this broker has no replica of, with its leader by the metadata."""
     index = wanted.request.partition
     data = refused_unseen(index, error)
     if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= FIRST_VERSION_WITH_ENDPOINTS:

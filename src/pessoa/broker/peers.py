@@ -35,7 +35,7 @@ class Peers:
         return (endpoint.host, endpoint.port) if endpoint is not None else None
 
     def channel_to(self, broker_id: int, purpose: str) -> Channel | None:
-        """The channel for this purpose; None if the broker is not registered."""
+        """Return the channel for this purpose; None if the broker is not registered."""
         endpoint = self.endpoint_of(broker_id)
         if endpoint is None:
             return None
@@ -45,7 +45,7 @@ class Peers:
         return channels.of(*endpoint)
 
     def new_channel_to(self, broker_id: int, purpose: str) -> Channel | None:
-        """A channel that is the caller's alone, and the caller's to close."""
+        """Return a channel for the caller alone, which the caller closes."""
         endpoint = self.endpoint_of(broker_id)
         if endpoint is None:
             return None

@@ -79,18 +79,18 @@ _PROTECTING: dict[str, tuple[Callable[[str], bool], str]] = {
 
 
 def check_protection(config: BrokerConfig) -> None:
-    """Raise a `ConfigProblem` that names every protecting setting of the static configuration."""
+    """Raise a `ConfigProblem` that names every static security setting that this node would not enforce."""
     check_authorizer(config.static)
     enforced = AUTHORIZER_KEYS if has_authorizer(config.static) else ()
-    found = [name for name in _protecting(config.static, config) if name not in enforced]
+    found = [name for name in _protecting_settings(config.static, config) if name not in enforced]
     if found:
         raise _problem(config.static, found)
 
 
 def unenforced_change(configs: Mapping[str, str], config: BrokerConfig | None = None) -> ConfigProblem | None:
-    """What is wrong with settings of a running broker if one of them would protect it. `config` is that of the node
-    that is asked; without it, no listener has SASL."""
-    found = _protecting(configs, config)
+    """Return the problem of a dynamic change with a security setting that would not be enforced; None if there is none.
+    `config` is that of the node; without it, no listener counts as using SASL."""
+    found = _protecting_settings(configs, config)
     if found:
         return _problem(configs, found)
     if config is not None and (problem := changed_sasl_problem(configs, config)) is not None:
@@ -114,7 +114,7 @@ def _mapped_protocol(entry: str) -> str:
     return "" if name == protocol else protocol
 
 
-def _protecting(settings: Mapping[str, str], config: BrokerConfig | None) -> list[str]:
+def _protecting_settings(settings: Mapping[str, str], config: BrokerConfig | None) -> list[str]:
     order = list(_PROTECTING)
     found = [
         name
@@ -126,7 +126,7 @@ def _protecting(settings: Mapping[str, str], config: BrokerConfig | None) -> lis
 
 
 def _is_known_handler(config: BrokerConfig, name: str, text: str) -> bool:
-    """Whether a class of Java is the one that verifies tokens, on a listener that speaks SASL."""
+    """Return whether a Java class name is that of the token verifier, on a listener that uses SASL."""
     handlers = {
         "sasl.server.callback.handler.class": SERVER_HANDLERS,
         "sasl.login.callback.handler.class": LOGIN_HANDLERS,
@@ -138,7 +138,7 @@ def _is_known_handler(config: BrokerConfig, name: str, text: str) -> bool:
 
 
 def _is_enforced(config: BrokerConfig, name: str) -> bool:
-    """Whether a setting of SASL or of TLS is one of a listener that speaks it, or of all where one does."""
+    """Return whether a SASL or TLS setting is for a listener that uses it, or for all listeners where one does."""
     if base_name(name) == "ssl.client.auth":
         with_tls = {one.name for one in config.listeners if one.security_protocol.has_tls}
         named = name.removeprefix("listener.name.").partition(".")[0].upper()

@@ -32,27 +32,27 @@ _FETCH = 1
 
 
 class QuorumTransport:
-    """How a member of the quorum reaches the others: on connections of its own, since its fetches wait long."""
+    """The connections of a quorum member to the others: separate ones for fetches, which wait long."""
 
     def __init__(self, network: Network, node_id: int, login: Login | None = None) -> None:
         self._fetches = Channels(network, f"raft-{node_id}-fetch", login)
-        self._others = Channels(network, f"raft-{node_id}", login)
+        self._other_channels = Channels(network, f"raft-{node_id}", login)
 
     def __repr__(self) -> str:
-        return f"<QuorumTransport: {self._fetches!r}, {self._others!r}>"
+        return f"<QuorumTransport: {self._fetches!r}, {self._other_channels!r}>"
 
     async def send(self, host: str, port: int, request: Message, version: int, timeout_ms: int) -> Message:
-        """Raises ChannelFailed. A vote must not wait behind a fetch that waits for records."""
-        channels = self._fetches if request.api_key == _FETCH else self._others
+        """Return the response. Raises ChannelFailed. A vote does not wait behind a fetch that waits for records."""
+        channels = self._fetches if request.api_key == _FETCH else self._other_channels
         return await channels.of(host, port).send(request, version, timeout_ms)
 
     def close(self) -> None:
         self._fetches.close()
-        self._others.close()
+        self._other_channels.close()
 
 
 def controller_addresses(config: BrokerConfig) -> list[tuple[str, int]]:
-    """Where controllers can be found, as the configuration says."""
+    """Return the addresses of controllers in the configuration."""
     voters = [voter.partition("@")[2] for voter in config.controller_quorum_voters]
     return [_address(entry) for entry in (*voters, *config.controller_quorum_bootstrap_servers)]
 
@@ -68,7 +68,8 @@ def make_quorum(
     transport: QuorumTransport,
     own: Sequence[ListenerEndpoint],
 ) -> RaftQuorum:
-    """`own` is where others reach this controller, with the ports that the configuration may have left open."""
+    """Return the quorum member. `own` are the addresses of this controller, with the actual ports where the
+    configuration has port 0."""
     own_port = own[0].port if own else 0
     voters = {}
     for entry in config.controller_quorum_voters:

@@ -64,14 +64,14 @@ async def _for_ever() -> None:
 
 
 class RegistrationRefused(Exception):
-    """The controller does not want this broker; the message says why."""
+    """The controller refuses the registration of this broker; the message says why."""
 
 
 class ActiveController(Protocol):
-    """How the active controller is asked, wherever it is."""
+    """Sends requests to the active controller, wherever it is."""
 
     def ask(self, request: Message, caller: Caller, timeout_ms: int) -> Awaitable[Message]:
-        """Raises ControllerUnavailable."""
+        """Return the response. Raises ControllerUnavailable."""
 
 
 class Registration:
@@ -147,7 +147,7 @@ class Registration:
                 log.warning("this broker is fenced; it asks to be let in again")
 
     def is_out_of_touch(self) -> bool:
-        """Whether the controller must have given this broker up, if there is one."""
+        """Whether this broker's session must have ended at the controller, if there is an active one."""
         if self._heard_ms is None:
             return False
         return self._clock.monotonic_ms() - self._heard_ms > self._config.broker_session_timeout_ms
@@ -157,7 +157,7 @@ class Registration:
         self._hurry.set()
 
     async def leave(self) -> None:
-        """Tell the controller that this broker stops, until it has taken from it what it led (KIP-631)."""
+        """Request a controlled shutdown until the controller has moved this broker's leaders away (KIP-631)."""
         if self.broker_epoch < 0 or self._has_left or not self._config.controlled_shutdown_enable:
             return
         self._has_left = True
@@ -232,7 +232,7 @@ class Registration:
         )
 
     async def _try_heartbeat(self, *, want_fence: bool = False) -> BrokerHeartbeatResponse | None:
-        """Send a heartbeat; return None if it failed or was refused. After STALE_BROKER_EPOCH register anew."""
+        """Send a heartbeat; return None if it failed or was refused. After STALE_BROKER_EPOCH register again."""
         try:
             response = await self._heartbeat(self._config.broker_session_timeout_ms, want_fence=want_fence)
         except ControllerUnavailable as problem:
@@ -279,8 +279,8 @@ async def register_controller(
     incarnation_id: Uuid,
     endpoints: Sequence[ListenerEndpoint],
 ) -> bool:
-    """Tell the active controller of this one, however long it takes (KIP-919). Return False if it refuses: a
-    metadata.version before 3.7 has no place for controllers."""
+    """Register this controller with the active one, however long it takes (KIP-919). Return False if that is refused: a
+    metadata.version before 3.7 has no record for controllers."""
     from pessoa.wire.api import controller_registration as wire
 
     request = wire.ControllerRegistrationRequest(

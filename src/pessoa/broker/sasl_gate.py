@@ -70,7 +70,7 @@ _SECRET_BYTES = 32
 
 
 class SaslListener:
-    """What the gates of a listener have in common: its settings, its users and its clock."""
+    """What the SASL gates of a listener share: its settings, its users and its clock."""
 
     def __init__(
         self,
@@ -95,14 +95,14 @@ class SaslListener:
         self.token_keys = TokenKeys()
         self._verifier: TokenVerifier | None = None
         # Mechanism → the text of its users, and what it says: parsed when it changes.
-        self._parsed: dict[str, tuple[str | None, Mapping[str, str]]] = {}
+        self._parsed_jaas: dict[str, tuple[str | None, Mapping[str, str]]] = {}
 
     def __repr__(self) -> str:
         return f"<SaslListener {self._name}: {', '.join(enabled_mechanisms(self._config(), self._name))}>"
 
     async def start(self, reader: KeyReader | None = None) -> None:
-        """Get the keys that verify the tokens of OAUTHBEARER, where the listener has them. Returns after the first
-        attempt, whether keys are there or not. Raises a `ConfigProblem` for a file that is no key set."""
+        """Read the keys that verify OAUTHBEARER tokens, if the listener has them. Returns after the first attempt,
+        successful or not. Raises a `ConfigProblem` for a file that is no key set."""
         jaas = find_jaas(self._config(), self._name, OAUTHBEARER)
         options = {} if jaas is None else jaas.options
         self._verifier = make_verifier(self._config(), self._name, self.clock, reader, options)
@@ -114,7 +114,7 @@ class SaslListener:
             self._verifier.close()
 
     def restrict(self, protocol: ServerProtocol) -> None:
-        """A connection was accepted: until its login it may ask for little."""
+        """Admit only the requests of a login on a connection that was just accepted."""
         limit = cast("int", self._config().of_listener(self._name, "sasl.server.max.receive.size"))
         protocol.connection.admit_only(self._apis, limit)
 
@@ -167,14 +167,14 @@ class SaslListener:
 
     def _plain_users(self) -> Mapping[str, str]:
         text = jaas_text(self._config(), self._name, PLAIN)
-        known = self._parsed.get(PLAIN)
+        known = self._parsed_jaas.get(PLAIN)
         if known is None or known[0] != text:
             try:
                 users = {} if text is None else parse_jaas(text, PLAIN).users()
             except BadJaas:
                 # It was checked when it was set; one that another version let in has no users.
                 users = {}
-            known = self._parsed[PLAIN] = (text, users)
+            known = self._parsed_jaas[PLAIN] = (text, users)
         return known[1]
 
     def _find_user(self, mechanism: int, name: str) -> StoredCredential | None:
@@ -194,8 +194,9 @@ class SaslListener:
 
 
 def shared_secret(config: BrokerConfig, entropy: Entropy) -> bytes:
-    """What the salts of unknown SCRAM users are made of. All nodes should have the same, or the salts of one name on
-    two nodes would tell that there is no such user: so it follows from what nodes share, if they share anything."""
+    """Return the secret from which the salts of unknown SCRAM users are made. All nodes should have the same, or
+    different salts for one name on two nodes would show that there is no such user: so it is derived from what nodes
+    share, if they share anything."""
     shared = str(config.value("delegation.token.secret.key") or "")
     if not shared and (passwords := passwords_of_nodes(config)):
         shared = json.dumps(passwords, sort_keys=True)
@@ -210,7 +211,8 @@ def _derive_salt_secret(shared: str) -> bytes:
 
 
 class SaslGate:
-    """`serve` is asked about the frames of one connection in place of the listener's own."""
+    """Serves the frames of one connection in place of the listener, which gets them only while the client is logged
+    in."""
 
     def __init__(
         self, settings: SaslListener, protocol: ServerProtocol, listener: Listener, session: ServerSession
@@ -236,13 +238,13 @@ class SaslGate:
             return LoginAfterKeys(self._settings.token_keys, missing.use, again)
         if isinstance(outcome, Failure):
             if not self._is_refusal_noted:
-                self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
+                self._report_login(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
             return _Refusal(connection, outcome, clock, self._settings.failure_delay_ms)
         if not isinstance(outcome, Answer):
             return self._listener.serve(connection, data, start, end)
         if outcome.refusal is not None:
             # Noted now: many clients close the connection on this refusal, without the step that makes it a failure.
-            self._note(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
+            self._report_login(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
             self._is_refusal_noted = True
         if session.state is State.DONE:
             self._let_in(connection)
@@ -251,7 +253,7 @@ class SaslGate:
         return outcome.frames
 
     def _begins_again(self, data: bytearray, start: int, end: int) -> bool:
-        """Whether a frame of a connection that has logged in begins another login."""
+        """Return whether a frame on an authenticated connection begins a re-authentication."""
         session, now_ms = self._session, self._settings.clock.monotonic_ms()
         if session.expires_at_ms is None:
             return False
@@ -266,18 +268,18 @@ class SaslGate:
         identity = self._session.identity
         assert identity is not None
         connection.principal, connection.is_token_authenticated = identity.principal, identity.is_token
-        self._note(connection, identity.principal, ErrorCode.NONE)
+        self._report_login(connection, identity.principal, ErrorCode.NONE)
         connection.authenticate_by_ms = None
         connection.admit_all(self._listener.limits.socket_request_max_bytes)
         if self._session.expires_at_ms is None:
             self._protocol.gate = None
 
-    def _note(self, connection: Connection, principal: str | None, outcome: ErrorCode) -> None:
+    def _report_login(self, connection: Connection, principal: str | None, outcome: ErrorCode) -> None:
         self._settings.on_log_in(connection.host, self._session.mechanism, principal, outcome.name)
 
 
 class _Refusal(Pending):
-    """The answer to a login that failed, after a while; then the connection is closed."""
+    """The delayed error response to a failed login; the connection is closed after it."""
 
     __slots__ = ("_connection", "_failure", "_timer")
 

@@ -44,7 +44,7 @@ _OF_MECHANISM = re.compile(r"listener\.name\.[^.]*\.([^.]*)\.sasl\.jaas\.config"
 
 
 class _Route(NamedTuple):
-    """How this node reaches others of a kind: the listener, and the key that names the mechanism."""
+    """How this node connects to brokers, or to controllers: the listener, and the key that names the mechanism."""
 
     listener: str
     key: str
@@ -76,7 +76,8 @@ def jaas_text(config: BrokerConfig, listener: str, mechanism: str) -> str | None
 
 
 def find_jaas(config: BrokerConfig, listener: str, mechanism: str) -> Jaas | None:
-    """None if there is none; raises a `ConfigProblem` without its value."""
+    """Return the JAAS configuration of a listener and mechanism; None if there is none. Raises a `ConfigProblem` that
+    does not show its value."""
     text = jaas_text(config, listener, mechanism)
     if text is None:
         return None
@@ -89,20 +90,18 @@ def find_jaas(config: BrokerConfig, listener: str, mechanism: str) -> Jaas | Non
 
 
 def inter_broker_credentials(config: BrokerConfig) -> Credentials | None:
-    """What this node says to other brokers; None where no login is demanded."""
+    """Return the credentials of this node for other brokers; None if no login is required."""
     return _credentials(config, _Route(config.inter_broker_listener_name, _INTER_BROKER))
 
 
 def controller_credentials(config: BrokerConfig) -> Credentials | None:
-    """What this node says to controllers; None where no login is demanded."""
+    """Return the credentials of this node for controllers; None if no login is required."""
     return _credentials(config, _Route(_first_controller_listener(config), _CONTROLLER))
 
 
 def passwords_of_nodes(config: BrokerConfig) -> dict[str, str]:
-    """User → password of those who log in to a broker or controller as nodes do; empty where nodes need no login.
-
-    With PLAIN these are all users of the listener, which is the same on all nodes even if each logs in as itself.
-    """
+    """Return the passwords of the users as which nodes log in to brokers and controllers; empty if nodes need no login.
+    With PLAIN these are all users of the listener, so that all nodes have the same even if each logs in as itself."""
     for route in _routes(config):
         credentials = _credentials(config, route)
         # A token is another one tomorrow.
@@ -137,7 +136,7 @@ def _credentials(config: BrokerConfig, route: _Route) -> Credentials | None:
 
 
 def check_sasl(config: BrokerConfig) -> None:
-    """Raise a `ConfigProblem` about the first thing that could not work."""
+    """Raise a `ConfigProblem` for the first SASL setting that cannot work."""
     for endpoint in config.listeners:
         if endpoint.security_protocol.has_sasl:
             _check_listener(config, endpoint.name)
@@ -171,7 +170,7 @@ def _check_listener(config: BrokerConfig, listener: str) -> None:
 
 
 def changed_sasl_problem(configs: Mapping[str, str], config: BrokerConfig) -> ConfigProblem | None:
-    """What is wrong with settings of SASL that are to change while a broker runs; None if nothing is."""
+    """Return what is wrong with a dynamic change of SASL settings; None if nothing is."""
     if (problem := changed_oauth_problem(configs)) is not None:
         return problem
     for name, text in configs.items():
@@ -189,7 +188,8 @@ def changed_sasl_problem(configs: Mapping[str, str], config: BrokerConfig) -> Co
 
 
 def _missing_keys(config: BrokerConfig, name: str) -> str | None:
-    """Why OAUTHBEARER cannot be enabled by this key: a listener that it is about has no keys to verify tokens with."""
+    """Return why this key cannot enable OAUTHBEARER: a listener that it is for has no keys to verify tokens with. None
+    if all have."""
     named = _OF_LISTENER.match(name)
     listeners = [one.name for one in config.listeners if one.security_protocol.has_sasl]
     about = [one for one in listeners if named is None or named[1].upper() == one]

@@ -43,7 +43,7 @@ BROKERS = 1
 
 
 class Node(NamedTuple):
-    """A broker as clients of one listener see it."""
+    """The id, address and rack of a broker on one listener."""
 
     id: int
     host: str
@@ -111,7 +111,7 @@ class BrokerServices:
         return self.coordinators.verifier
 
     def nodes(self, listener: str) -> Iterator[Node]:
-        """The registered brokers that have this listener."""
+        """Yield the registered brokers that have this listener."""
         for broker in self.image.cluster.brokers.values():
             endpoint = broker.listeners.get(listener)
             if endpoint is not None:
@@ -131,8 +131,8 @@ class BrokerServices:
 
     @property
     def controller_id(self) -> int:
-        """The broker that clients may send controller requests to. Every broker forwards them, so any unfenced one will
-        do; -1 if there is none."""
+        """The broker that Metadata names as the controller. Every broker forwards requests to the controller, so it is
+        any unfenced one; -1 if there is none."""
         unfenced = [broker for broker in self.image.cluster.brokers.values() if not broker.fenced]
         # One that is about to stop is named only where there is no other.
         live = [one.id for one in unfenced if not one.in_controlled_shutdown] or [one.id for one in unfenced]

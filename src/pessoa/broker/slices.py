@@ -29,7 +29,7 @@ SLICED_FROM_BYTES = 8 * 1024
 
 
 class Sliced(NamedTuple):
-    """The list of a request that is cut, and that of the response in which its parts are answered."""
+    """The list of a request that is divided into slices, and the list of the response with their results."""
 
     asked: str
     answered: str
@@ -77,7 +77,7 @@ async def serve_in_slices(sliced: Sliced, request: Message, handle: Handle) -> M
             answer = await one if isinstance(one, asyncio.Task) else one
             if answer is None:
                 return None
-            whole = answer if number == 0 else _joined(sliced, whole, answer)
+            whole = answer if number == 0 else _append_answer(sliced, whole, answer)
         return whole
     finally:
         for one in replies:
@@ -90,7 +90,7 @@ async def _wait_for(reply: Awaitable[Message | None]) -> Message | None:
 
 
 def _parts(sliced: Sliced, request: Message) -> Iterator[Message]:
-    """Requests that together ask for what the request asks for."""
+    """Yield requests that together ask for what the request asks for."""
     name = sliced.list_of(request)
     asked: list[object] = getattr(request, name)
     if sliced.identity is not None:
@@ -108,7 +108,7 @@ def _flat_slices(asked: list[object]) -> Iterator[list[object]]:
 
 
 def _nested_slices(topics: list[object], within: str) -> Iterator[list[object]]:
-    """Topics with their partitions, so many of the latter; a topic may be in several slices."""
+    """Yield topics with at most so many partitions in all; a topic may be in several slices."""
     slice_of: list[object] = []
     left = SLICE_COUNT
     for topic in topics:
@@ -137,8 +137,8 @@ class _Endpoint(Protocol):
     node_id: int
 
 
-def _joined(sliced: Sliced, whole: Message | None, answer: Message) -> Message:
-    """The answer to some slices, and the answer to the next one behind it."""
+def _append_answer(sliced: Sliced, whole: Message | None, answer: Message) -> Message:
+    """Append the response to the next slice to that of the earlier ones."""
     assert whole is not None
     answered: list[object] = getattr(whole, sliced.answered)
     more: list[object] = getattr(answer, sliced.answered)

@@ -65,22 +65,24 @@ class Throttling:
         return f"<Throttling: {self._quotas!r}>"
 
     def follow(self, configured: Configured) -> Throttling | None:
-        """Take other limits. Return what requests have to ask: None if no limit is left."""
+        """Take over other limits. Return the throttling for requests; None if no limit is left."""
         self._quotas.follow(configured)
         return None if self._quotas.is_empty else self
 
     def follow_addresses(self, configured: Configured) -> Callable[[str, int], int] | None:
-        """Take other limits of addresses. Return what is asked about new connections; None if no limit is left."""
+        """Take over other limits of addresses. Return the function that checks new connections; None if no limit is
+        left."""
         return self._addresses.hold_ms if self._addresses.follow(configured) else None
 
     def readings(self) -> Iterator[Reading]:
-        """What every entity with a limit uses of it, for metrics."""
+        """Yield the usage of every entity that has a limit, for metrics."""
         return self._quotas.readings(self.now_ms())
 
     def begin(
         self, quota: Quota, connection: Connection, context: RequestContext, request: Message, size: int
     ) -> RequestCharge | None:
-        """Count a request of so many bytes; None if it is exempt. The charge is also in the request's context."""
+        """Charge a request of `size` bytes; return its charge, which is also in the request's context, or None if it is
+        exempt."""
         if connection.is_before_login:
             return None
         if quota is Quota.FETCH and context.listener == self._inter_broker_listener and is_of_follower(request):
@@ -95,9 +97,9 @@ class Throttling:
 
 
 class ControllerThrottling(Throttling):
-    """Of one controller: what counts for clients that ask it themselves is their request time, and their mutations,
-    for which its responses say how long to mute. Envelopes of brokers are exempt: the broker that sent one mutes its
-    client. So is what nodes ask of each other, fetches of the metadata log among it."""
+    """The quotas of one controller, for clients that ask it directly: their request time, and their mutations.
+    Envelopes are exempt, since the broker that sent one mutes its client; so are the requests of nodes, such as fetches
+    of the metadata log."""
 
     def __init__(self, clock: Clock, windows: Windows, busy_ns: Callable[[], int] = time.thread_time_ns) -> None:
         super().__init__(clock, windows, "", busy_ns)
@@ -118,7 +120,7 @@ def quota_windows(config: BrokerConfig) -> Windows:
 
 
 class RequestCharge:
-    """One request of a client that quotas may hold for."""
+    """The charge of one request to the quotas of its client."""
 
     __slots__ = (
         "_began_ns",
@@ -178,8 +180,9 @@ class RequestCharge:
         return self._client.fetch_limit_bytes(max_bytes)
 
     def admits_fetch(self, size: int) -> bool:
-        """Count what a fetch has found; False: the client gets nothing of it now. A single batch that is larger than
-        all windows allow is given to a client that has had nothing for so long: it would be stuck otherwise."""
+        """Charge the bytes that a fetch has found; return False if the client gets none of them now. A single batch
+        that is larger than all windows allow is sent to a client that got nothing for that long: it would never get it
+        otherwise."""
         client, now_ms = self._client, self._owner.now_ms()
         self._count_time(now_ms)
         is_first = client.fetch is None or client.fetch.rate.measure(now_ms) < 1
@@ -191,7 +194,7 @@ class RequestCharge:
         return False
 
     def count_fetched(self, size: int) -> None:
-        """Count what a fetch gives, come what may: `admits_fetch` was asked before it was known."""
+        """Charge the bytes of a fetch that is sent in any case: `admits_fetch` was called before its size was known."""
         self._throttle(self._client.fetch, self._client.charge_fetch(size, self._owner.now_ms()))
 
     def _count_time(self, now_ms: int) -> None:
@@ -212,19 +215,19 @@ class RequestCharge:
     # The response.
 
     def make(self, response: Callable[[], Message | None]) -> Message | None:
-        """Settle the response that this makes, later than the request was served."""
+        """Return the response of `settle`, later than the request was served."""
         self.resume_timing()
         return self.settle(response())
 
     def lose(self) -> None:
-        """Count the time of a request that gets no response. Its connection ends, so there is nothing to mute."""
+        """Charge the time of a request without a response. Its connection ends, so there is nothing to mute."""
         if self._is_timed:
             self._is_timed = False
             self.pause_timing()
             self._client.charge_request(self._busy_ns, self._owner.now_ms())
 
     def settle(self, response: Message | None) -> Message | None:
-        """Count the time of the request, and return its response with `throttle_time_ms`."""
+        """Charge the time of the request, and return its response with `throttle_time_ms`."""
         if response is None:
             return None
         self._count_time(self._owner.now_ms())
@@ -240,7 +243,7 @@ class RequestCharge:
 
 
 class _TimedWork(Generic[T]):
-    """Awaits something, and has the time of each step counted."""
+    """Awaits something, and charges the time of each step."""
 
     __slots__ = ("_charge", "_work")
 

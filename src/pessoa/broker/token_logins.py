@@ -33,7 +33,7 @@ class TokenUse(NamedTuple):
 
 
 class KeysMissing(Exception):
-    """The keys of a token have still to be derived."""
+    """The SCRAM keys of a token must be derived first."""
 
     def __init__(self, use: TokenUse) -> None:
         super().__init__(use)
@@ -44,30 +44,30 @@ class TokenKeys:
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         # The last one that was used is the last.
-        self._known: OrderedDict[TokenUse, ScramKeys] = OrderedDict()
+        self._keys_by_token: OrderedDict[TokenUse, ScramKeys] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<TokenKeys of {len(self._known)} tokens>"
+        return f"<TokenKeys of {len(self._keys_by_token)} tokens>"
 
     def get(self, use: TokenUse) -> ScramKeys:
-        """Raises `KeysMissing` if they have still to be derived."""
-        keys = self._known.get(use)
+        """Return the SCRAM keys of a token. Raises `KeysMissing` if they must be derived first."""
+        keys = self._keys_by_token.get(use)
         if keys is None:
             raise KeysMissing(use)
-        self._known.move_to_end(use)
+        self._keys_by_token.move_to_end(use)
         return keys
 
     async def derive(self, use: TokenUse) -> None:
         async with self._turn:
-            if use not in self._known:
+            if use not in self._keys_by_token:
                 keys = await asyncio.get_running_loop().run_in_executor(None, token_keys, *use)
-                self._known[use] = keys
-                if len(self._known) > _REMEMBERED:
-                    self._known.popitem(last=False)
+                self._keys_by_token[use] = keys
+                if len(self._keys_by_token) > _REMEMBERED:
+                    self._keys_by_token.popitem(last=False)
 
 
 class LoginAfterKeys(Pending):
-    """The answer to a token of SCRAM for which keys have to be derived first. Then it is served again."""
+    """The response to a SCRAM login with a token whose keys must be derived first; then the request is served again."""
 
     __slots__ = ("_answer", "_keys", "_problem", "_serve", "_task", "_use")
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _USER = "User"
 
 
-def may_ask(node: AnyServices, context: RequestContext) -> bool:
-    """Whether tokens may be asked for over the connection of this request."""
+def may_request_tokens(node: AnyServices, context: RequestContext) -> bool:
+    """Return whether delegation tokens may be requested over the connection of this request."""
     protocol = node.config.protocols.get(context.listener, SecurityProtocol.PLAINTEXT)
     if protocol is SecurityProtocol.PLAINTEXT or context.is_token_authenticated:
         return False
@@ -35,8 +35,8 @@ def may_ask(node: AnyServices, context: RequestContext) -> bool:
 
 
 def creation_refusal(node: AnyServices, context: RequestContext, request: CreateDelegationTokenRequest) -> ErrorCode:
-    """Why a token is not created; NONE if the controller shall decide."""
-    if not may_ask(node, context):
+    """Return why a token is not created; NONE if the controller decides."""
+    if not may_request_tokens(node, context):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
     is_own = not request.owner_principal_name or owner == context.principal
@@ -48,7 +48,7 @@ def creation_refusal(node: AnyServices, context: RequestContext, request: Create
 
 
 def secret_key(node: AnyServices) -> str | None:
-    """None if tokens are switched off."""
+    """Return the secret key of delegation tokens; None if they are switched off."""
     value = node.config.value("delegation.token.secret.key")
     return str(value) if value else None
 
@@ -56,7 +56,7 @@ def secret_key(node: AnyServices) -> str | None:
 def visible_tokens(
     node: AnyServices, context: RequestContext, secret: str, owners: Collection[str] | None
 ) -> list[tuple[DelegationToken, bytes]]:
-    """The tokens of these owners, or of all, that the user may see; each with its hmac."""
+    """Return the tokens of these owners, or of all, that the user may see, each with its HMAC."""
     return [
         (token, token_hmac(secret, token.token_id))
         for token in node.image.delegation_tokens.by_id.values()

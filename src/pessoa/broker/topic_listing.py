@@ -24,7 +24,7 @@ def partition_error(image: MetadataImage, partition: PartitionImage) -> ErrorCod
 
 
 def live_leader(image: MetadataImage, partition: PartitionImage) -> int:
-    """-1 where there is none that a client could reach."""
+    """Return the leader of a partition; -1 if there is none that a client could reach."""
     return partition.leader if _is_live(image, partition.leader) else NO_LEADER
 
 

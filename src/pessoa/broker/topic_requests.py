@@ -25,8 +25,8 @@ _NEWS_MS = 1_000
 
 
 async def create_missing_topics(broker: BrokerServices, names: Sequence[str], client: RequestContext | None) -> None:
-    """Create topics that a request needs: those that the client asked for in its own name, internal ones, for which
-    the client is None, in that of this broker. One that another request has created meanwhile is no error."""
+    """Create topics that a request needs: in the client's name those that it asked for; in this broker's, with `client`
+    None, internal ones. A topic that another request has created meanwhile is no error."""
     await _create_topics(broker, [_creatable(broker.config, name) for name in names], client)
 
 

@@ -106,7 +106,7 @@ class Markers:
 
 
 class _Order:
-    """A marker and the partitions of one broker that want it."""
+    """A marker, and the partitions of one broker that it must be written to."""
 
     __slots__ = ("errors", "marker", "partitions")
 
@@ -134,38 +134,38 @@ class _Order:
 
 
 class _RemoteMarkers:
-    """The markers that one other broker is to write: one request at a time, with all that has gathered."""
+    """The markers that another broker must write: one request at a time, with all that have been queued."""
 
     def __init__(self, broker: BrokerServices, peers: Peers, broker_id: int) -> None:
         self._broker = broker
         self._peers = peers
         self._broker_id = broker_id
-        self._waiting: list[_Order] = []
-        self._sending: asyncio.Task[None] | None = None
+        self._queued_orders: list[_Order] = []
+        self._send_task: asyncio.Task[None] | None = None
 
     def write(self, marker: Marker, partitions: Sequence[TopicPartition]) -> asyncio.Future[Errors]:
         order = _Order(marker, partitions)
-        self._waiting.append(order)
-        if self._sending is None:
-            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+        self._queued_orders.append(order)
+        if self._send_task is None:
+            self._send_task = asyncio.get_running_loop().create_task(self._send_all())
         return order.errors
 
     async def _send_all(self) -> None:
         try:
-            while self._waiting:
-                orders, self._waiting = self._next_batch()
+            while self._queued_orders:
+                orders, self._queued_orders = self._next_batch()
                 found = await self._send(orders)
                 for order in orders:
                     order.fulfil(found.get(order.marker.producer_id, {}))
         finally:
-            self._sending = None
+            self._send_task = None
 
     def _next_batch(self) -> tuple[list[_Order], list[_Order]]:
         """Return the orders of the next WriteTxnMarkers request, and the rest. A response identifies a marker by its
         producer id only, so a request has one marker of each producer."""
         batch: dict[int, _Order] = {}
         rest = []
-        for order in self._waiting:
+        for order in self._queued_orders:
             if order.marker.producer_id in batch:
                 rest.append(order)
             else:
@@ -238,7 +238,7 @@ class LocalMarkers:
         end = appended.last_offset + 1
         if partition.log.high_watermark >= end:
             return ErrorCode.NONE
-        return _replicated(partition, end)
+        return _wait_for_replicas(partition, end)
 
     async def _complete(self, marker: Marker, index: int) -> ErrorCode:
         try:
@@ -250,7 +250,7 @@ class LocalMarkers:
         return ErrorCode.NONE
 
 
-async def _replicated(partition: Partition, end: int) -> ErrorCode:
+async def _wait_for_replicas(partition: Partition, end: int) -> ErrorCode:
     return ErrorCode.NONE if await partition.wait_until_replicated(end) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

@@ -38,7 +38,8 @@ Permit = VerificationGuard | ErrorCode
 def produce_in_transaction(
     broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
 ) -> Answer[Message | None]:
-    """`denied` are topics that the client may not write to: their partitions do not become part of the transaction."""
+    """Verify the transaction of a produce request, then append it. `denied` are topics that the client may not write
+    to: their partitions are not added to the transaction."""
     from pessoa.broker.apis.produce import respond
 
     permits, unverified = _begin(broker, context, request, denied)
@@ -47,8 +48,8 @@ def produce_in_transaction(
     return _verify_and_respond(broker, context, request, denied, permits, unverified)
 
 
-class _Question:
-    """The partitions that one producer wants to write to."""
+class _VerificationRequest:
+    """The partitions that one producer writes to."""
 
     __slots__ = ("partitions", "producer_epoch", "producer_id")
 
@@ -60,12 +61,12 @@ class _Question:
 
 def _begin(
     broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
-) -> tuple[dict[Partition, Permit], dict[tuple[int, int], _Question]]:
-    """The permits that are clear at once, and what the coordinator has to be asked."""
+) -> tuple[dict[Partition, Permit], dict[tuple[int, int], _VerificationRequest]]:
+    """Return the permits that are known at once, and the requests to the transaction coordinator for the others."""
     from pessoa.broker.apis.produce import find_topic
 
     permits: dict[Partition, Permit] = {}
-    questions: dict[tuple[int, int], _Question] = {}
+    questions: dict[tuple[int, int], _VerificationRequest] = {}
     now_ms = broker.clock.now_ms()
     for topic in request.topic_data:
         partitions, name, _ = find_topic(broker, context.version, topic)
@@ -94,7 +95,7 @@ def _begin(
             if guard is not None:
                 permits[partition] = guard
                 key = (batch.producer_id, batch.producer_epoch)
-                questions.setdefault(key, _Question(*key)).partitions.append(partition)
+                questions.setdefault(key, _VerificationRequest(*key)).partitions.append(partition)
     return permits, questions
 
 
@@ -104,7 +105,7 @@ async def _verify_and_respond(
     request: ProduceRequest,
     denied: frozenset[str],
     permits: dict[Partition, Permit],
-    questions: Mapping[tuple[int, int], _Question],
+    questions: Mapping[tuple[int, int], _VerificationRequest],
 ) -> Message | None:
     from pessoa.broker.apis.produce import denied_topics, respond
 

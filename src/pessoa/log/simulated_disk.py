@@ -41,7 +41,7 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn, TypeAlias
 
 from pessoa.log.files import LOCK_FILE, Bytes, DiskError, Names, disk_errors, parent_directory, replace_file
-from pessoa.log.simulated_platter import Directory, Inode, Platter, Snapshot, refused
+from pessoa.log.simulated_platter import Directory, Inode, Platter, Snapshot, os_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,11 +263,11 @@ class SimulatedDisk:
             found = self.platter.find(path)
             if found is not None:
                 if isinstance(found, Inode):
-                    raise refused(errno.EEXIST)
+                    raise os_error(errno.EEXIST)
                 return False
             parent = parent_directory(path)
             if isinstance(self.platter.find(parent), Inode):
-                raise refused(errno.ENOTDIR)
+                raise os_error(errno.ENOTDIR)
             self.make_directory(parent)
             self.attend("make_directory", path)
             self.platter.create(path, Directory())
@@ -370,7 +370,7 @@ class SimulatedDisk:
             self._is_down = True
             self.turn += 1
             raise Crashed(f"{fault.kind} {path}: the process dies here")
-        raise refused(fault.error)
+        raise os_error(fault.error)
 
     def write(self, inode: Inode, path: str, position: int, data: bytes) -> None:
         growth = position + len(data) - len(inode.data)
@@ -554,7 +554,7 @@ class SimulatedFile:
         if writes and self._read_only:
             raise DiskError(action, self.path, OSError(errno.EBADF, "opened for reading only"))
         if self._pooled and (found := disk.platter.find(self.path)) is not self._inode:
-            reason = refused(errno.ENOENT) if found is None else "another file has taken its place"
+            reason = os_error(errno.ENOENT) if found is None else "another file has taken its place"
             raise DiskError("open", self.path, reason)
         if disk.is_quiet and not self._read_only and self._broken is None:
             self._turn = disk.turn

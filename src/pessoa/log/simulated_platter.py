@@ -238,23 +238,23 @@ class Platter:
             if part in ("", "."):
                 continue
             if not isinstance(node, Directory):
-                raise refused(errno.ENOTDIR)
+                raise os_error(errno.ENOTDIR)
             found = node.entries.get(part)
             if found is None:
-                raise refused(errno.ENOENT)
+                raise os_error(errno.ENOENT)
             node = found
         return node
 
     def directory(self, path: str) -> Directory:
         found = self.node(path)
         if not isinstance(found, Directory):
-            raise refused(errno.ENOTDIR)
+            raise os_error(errno.ENOTDIR)
         return found
 
     def inode(self, path: str) -> Inode:
         found = self.node(path)
         if not isinstance(found, Inode):
-            raise refused(errno.EISDIR)
+            raise os_error(errno.EISDIR)
         return found
 
     def name(self, path: str) -> Name:
@@ -274,15 +274,15 @@ class Platter:
         before, name = self.name(old), self.name(new)
         node = self.node(old)
         if new.startswith(f"{old}/"):
-            raise refused(errno.EINVAL)
+            raise os_error(errno.EINVAL)
         replaced = name.directory.entries.get(name.text)
         if isinstance(replaced, Directory):
             if not isinstance(node, Directory):
-                raise refused(errno.EISDIR)
+                raise os_error(errno.EISDIR)
             if replaced.entries and replaced is not node:
-                raise refused(errno.ENOTEMPTY)
+                raise os_error(errno.ENOTEMPTY)
         elif replaced is not None and isinstance(node, Directory):
-            raise refused(errno.ENOTDIR)
+            raise os_error(errno.ENOTDIR)
         if replaced is not node:
             self._perform(Operation(node, before, name))
 
@@ -342,7 +342,7 @@ class Platter:
                 yield path, node
 
 
-def refused(code: int) -> OSError:
+def os_error(code: int) -> OSError:
     return OSError(code, os.strerror(code))
 
 

@@ -95,14 +95,14 @@ def test_the_answer_in_slices_is_the_answer(broker: Broker, monkeypatch: pytest.
 
 def test_others_have_their_turn_between_slices(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
-    look = fetch._look
+    look = fetch._read_partitions
 
     def look_and_note(*arguments: Any) -> list[Any]:
         events.append("slice")
         asyncio.get_running_loop().call_soon(events.append, "another")
         return look(*arguments)
 
-    monkeypatch.setattr(fetch, "_look", look_and_note)
+    monkeypatch.setattr(fetch, "_read_partitions", look_and_note)
     ask(broker, request())
     assert events == ["slice", "another"] * 3
 
@@ -132,7 +132,7 @@ def test_records_that_come_between_two_slices_to_a_partition_of_the_first_are_fo
 ) -> None:
     """Nothing would tell of what has come before it begins to wait."""
     wanted = at_the_end(broker)
-    look, slices = fetch._look, count()
+    look, slices = fetch._read_partitions, count()
 
     def look_then_let_come(*arguments: Any) -> list[Any]:
         found = look(*arguments)
@@ -142,7 +142,7 @@ def test_records_that_come_between_two_slices_to_a_partition_of_the_first_are_fo
             partition.append(plain(), arguments[0].clock.now_ms(), VERSION)
         return found
 
-    monkeypatch.setattr(fetch, "_look", look_then_let_come)
+    monkeypatch.setattr(fetch, "_read_partitions", look_then_let_come)
 
     def never(*_: Any, **__: Any) -> Any:
         raise AssertionError("there is something to read")

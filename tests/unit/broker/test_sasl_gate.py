@@ -321,7 +321,7 @@ def test_users_that_are_changed_hold_for_the_next_login() -> None:
 def test_a_login_that_begins_before_its_broker_serves_goes_on_when_it_does() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        await wait_for(lambda: stage.held._held)
+        await wait_for(lambda: stage.held._held_requests)
         stage.held.release(stage.serve)
         await client.read(SaslHandshakeResponse, 1)
         assert (await client.authenticate()).error_code == 0
@@ -333,7 +333,7 @@ def test_a_login_that_begins_before_its_broker_serves_goes_on_when_it_does() -> 
 def test_another_request_before_its_broker_serves_closes_the_connection() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         assert not await client.is_served()
-        assert stage.held._held == []
+        assert stage.held._held_requests == []
 
     run(scenario, is_released=False)
 

@@ -34,12 +34,12 @@ def handle(broker: BrokerServices, context: RequestContext, request: AddPartitio
 
         return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if not may(broker, context, WRITE, TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
-        return _refused(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _error_response(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     names = (topic.name for topic in request.v3_and_below_topics)
     return broker.transactions.add_partitions(request, context, denied_names(broker, context, WRITE, TOPIC, names))
 
 
-def _refused(request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
+def _error_response(request: AddPartitionsToTxnRequest, code: ErrorCode) -> AddPartitionsToTxnResponse:
     from pessoa.wire.api.add_partitions_to_txn import (
         AddPartitionsToTxnPartitionResult,
         AddPartitionsToTxnResponse,

@@ -42,11 +42,11 @@ async def _alter(
         AlterShareGroupOffsetsRequest(group_id=request.group_id, topics=allowed), context
     )
     if not response.error_code:
-        response.responses += [_refused(topic) for topic in request.topics if topic.topic_name in denied]
+        response.responses += [_authorization_error(topic) for topic in request.topics if topic.topic_name in denied]
     return response
 
 
-def _refused(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
+def _authorization_error(topic: AlterShareGroupOffsetsRequestTopic) -> AlterShareGroupOffsetsResponseTopic:
     from pessoa.base.ids import ZERO_UUID
     from pessoa.wire.api.alter_share_group_offsets import (
         AlterShareGroupOffsetsResponsePartition,

@@ -74,14 +74,14 @@ def _respond(
         finalized_features_epoch=image.offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in _finalized(image.features).items()
+            for name, level in _finalized_levels(image.features).items()
         ],
     )
 
 
-def _finalized(features: FeaturesImage) -> dict[str, int]:
-    """The finalised levels by feature name. kraft.version belongs to the quorum, not to the metadata, and is left out
-    at level 0."""
+def _finalized_levels(features: FeaturesImage) -> dict[str, int]:
+    """Return the finalised levels by feature name. kraft.version belongs to the quorum, not to the metadata, and is
+    left out at level 0."""
     levels = dict(features.finalized)
     if features.kraft_version > 0:
         levels[KRAFT_VERSION] = features.kraft_version

@@ -45,7 +45,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ConsumerGro
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     refused = [consumer_group_error(name, error) for name in dict.fromkeys(request.group_ids) if name in denied]
 
-    def shown(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
+    def complete_response(response: ConsumerGroupDescribeResponse) -> ConsumerGroupDescribeResponse:
         if request.include_authorized_operations:
             show_operations(broker, context, response.groups)
         response.groups = refused + refuse_hidden_topics(
@@ -53,7 +53,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ConsumerGro
         )
         return response
 
-    return then(broker.groups.describe_consumer(rest, context), shown)
+    return then(broker.groups.describe_consumer(rest, context), complete_response)
 
 
 def _topics(group: DescribedGroup) -> list[str]:

@@ -34,7 +34,7 @@ def handle(node: AnyServices, context: RequestContext, request: CreateDelegation
 
 
 def _with_principals(response: Message, request: CreateDelegationTokenRequest, context: RequestContext) -> Message:
-    """A refusal by the broker names the owner and the user that asked, as Kafka's does."""
+    """Add the owner and the requester to an error response of the broker, as Kafka does."""
     from pessoa.wire.api.create_delegation_token import CreateDelegationTokenResponse
 
     assert isinstance(response, CreateDelegationTokenResponse)

@@ -30,18 +30,18 @@ def handle(broker: BrokerServices, context: RequestContext, request: DeleteGroup
     from pessoa.coordinator.shard_answers import then
     from pessoa.wire.api.delete_groups import DeleteGroupsRequest
 
-    refused = [_denied(name) for name in dict.fromkeys(request.groups_names) if name in denied]
+    refused = [_authorization_error(name) for name in dict.fromkeys(request.groups_names) if name in denied]
     rest = DeleteGroupsRequest(groups_names=[name for name in request.groups_names if name not in denied])
-    return then(broker.groups.delete(rest, context), lambda answer: _joined(refused, answer))
+    return then(broker.groups.delete(rest, context), lambda answer: _append_results(refused, answer))
 
 
-def _denied(name: str) -> DeletableGroupResult:
+def _authorization_error(name: str) -> DeletableGroupResult:
     from pessoa.wire.api.delete_groups import DeletableGroupResult
 
     return DeletableGroupResult(group_id=name, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
-def _joined(refused: list[DeletableGroupResult], answer: DeleteGroupsResponse) -> DeleteGroupsResponse:
+def _append_results(refused: list[DeletableGroupResult], answer: DeleteGroupsResponse) -> DeleteGroupsResponse:
     answer.results += refused
     return answer
 

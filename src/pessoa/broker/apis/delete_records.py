@@ -37,7 +37,7 @@ _NONE_LEFT = -1
 
 
 class _Undone(NamedTuple):
-    """A partition whose followers have to move their log start to `offset`."""
+    """A partition whose followers have not moved their log start offset to `offset`."""
 
     partition: Partition
     offset: int
@@ -55,7 +55,7 @@ def handle(
         DeleteRecordsTopicResult(
             name=topic.name,
             partitions=[
-                _denied(wanted) if topic.name in denied else _delete(broker, topic.name, wanted, undone)
+                _authorization_error(wanted) if topic.name in denied else _delete(broker, topic.name, wanted, undone)
                 for wanted in topic.partitions
             ],
         )
@@ -65,7 +65,7 @@ def handle(
     return _when_done(broker, undone, response, request.timeout_ms) if undone else response
 
 
-def _denied(wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _authorization_error(wanted: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     from pessoa.wire.api.delete_records import DeleteRecordsPartitionResult
 
     return DeleteRecordsPartitionResult(

@@ -41,11 +41,13 @@ async def _delete(
         DeleteShareGroupOffsetsRequest(group_id=request.group_id, topics=allowed), context
     )
     if not response.error_code:
-        response.responses += [_refused(topic.topic_name) for topic in request.topics if topic.topic_name in denied]
+        response.responses += [
+            _authorization_error(topic.topic_name) for topic in request.topics if topic.topic_name in denied
+        ]
     return response
 
 
-def _refused(name: str) -> DeleteShareGroupOffsetsResponseTopic:
+def _authorization_error(name: str) -> DeleteShareGroupOffsetsResponseTopic:
     from pessoa.base.ids import ZERO_UUID
     from pessoa.wire.api.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
 

@@ -28,12 +28,12 @@ _FIRST_VERSION_WITH_REQUESTER = 3
 def handle(
     node: AnyServices, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    from pessoa.broker.token_requests import may_ask, secret_key, visible_tokens
+    from pessoa.broker.token_requests import may_request_tokens, secret_key, visible_tokens
     from pessoa.wire.api.describe_delegation_token import DescribeDelegationTokenResponse
 
     response = DescribeDelegationTokenResponse(error_code=ErrorCode.NONE, tokens=[], throttle_time_ms=0)
     secret = secret_key(node)
-    if not may_ask(node, context):
+    if not may_request_tokens(node, context):
         response.error_code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     elif secret is None:
         response.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -42,11 +42,11 @@ def handle(
         if request.owners is not None:
             owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
         found = visible_tokens(node, context, secret, owners)
-        response.tokens = [_described(token, mac, context.version) for token, mac in found]
+        response.tokens = [_describe_token(token, mac, context.version) for token, mac in found]
     return response
 
 
-def _described(token: DelegationToken, mac: bytes, version: int) -> DescribedDelegationToken:
+def _describe_token(token: DelegationToken, mac: bytes, version: int) -> DescribedDelegationToken:
     from pessoa.wire.api.describe_delegation_token import DescribedDelegationToken, DescribedDelegationTokenRenewer
 
     kind, _, name = token.owner.partition(":")

@@ -41,13 +41,15 @@ def handle(broker: BrokerServices, context: RequestContext, request: DescribeGro
             for group in response.groups:
                 if not group.error_code:
                     group.authorized_operations = group_operations(broker, context, group.group_id)
-        response.groups = [_denied(name) for name in dict.fromkeys(request.groups) if name in denied] + response.groups
+        response.groups = [
+            _authorization_error(name) for name in dict.fromkeys(request.groups) if name in denied
+        ] + response.groups
         return response
 
     return then(broker.groups.describe_classic(rest, context), with_operations)
 
 
-def _denied(name: str) -> DescribedGroup:
+def _authorization_error(name: str) -> DescribedGroup:
     from pessoa.wire.api.describe_groups import DescribedGroup
 
     return DescribedGroup(

@@ -80,7 +80,8 @@ def _result(
 
 
 def _capacity(path: str) -> tuple[int, int]:
-    """All bytes of the volume, and those that are free; -1 for unknown, as of a broker whose data is in memory."""
+    """Return the size of the volume and its free space in bytes; -1 if unknown, as for a broker whose data is in
+    memory."""
     import shutil
 
     try:

@@ -43,14 +43,16 @@ def handle(
     topics = [
         TopicResponse(
             name=name,
-            partitions=[_denied(index) if name in denied else _answer(broker, name, index) for index in indexes],
+            partitions=[
+                _authorization_error(index) if name in denied else _answer(broker, name, index) for index in indexes
+            ],
         )
         for name, indexes in wanted.items()
     ]
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _denied(index: int) -> PartitionResponse:
+def _authorization_error(index: int) -> PartitionResponse:
     from pessoa.wire.api.describe_producers import PartitionResponse
 
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -55,7 +55,7 @@ def handle(
     names = [name for name in names if name >= first_name]
     hidden = denied_names(broker, context, DESCRIBE, TOPIC, names, quietly=not named)
     # Behind all others, and in the first answer already.
-    denied = [_denied(name) for name in names if name in hidden] if named else []
+    denied = [_authorization_error(name) for name in names if name in hidden] if named else []
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if name in hidden:
@@ -64,7 +64,7 @@ def handle(
             return _response(topics + denied, name)
         topic = image.topics.by_name.get(name)
         if topic is None:
-            topics.append(_refused(name, topic_operations(broker, context, name)))
+            topics.append(_topic_error(name, topic_operations(broker, context, name)))
             continue
         start = first_index if name == first_name else 0
         indexes = [index for index in topic.partitions if index >= start]
@@ -115,7 +115,7 @@ def _refused_whole(request: DescribeTopicPartitionsRequest) -> DescribeTopicPart
     )
 
 
-def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _authorization_error(name: str) -> DescribeTopicPartitionsResponseTopic:
     """Return TOPIC_AUTHORIZATION_FAILED for a topic, whether it exists or not."""
     from pessoa.wire.api.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
 
@@ -128,7 +128,7 @@ def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
     )
 
 
-def _refused(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
+def _topic_error(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     from pessoa.wire.api.describe_topic_partitions import DescribeTopicPartitionsResponseTopic
 
     is_valid = is_valid_topic_name(name)

@@ -34,13 +34,13 @@ def handle(broker: BrokerServices, context: RequestContext, request: DescribeTra
         transactional_ids=[name for name in request.transactional_ids if name not in denied]
     )
 
-    def shown(response: Message) -> Message:
-        return _shown(broker, context, request, cast("DescribeTransactionsResponse", response), denied)
+    def complete_response(response: Message) -> Message:
+        return _with_denied_states(broker, context, request, cast("DescribeTransactionsResponse", response), denied)
 
-    return then(broker.transactions.describe(rest, context), shown)
+    return then(broker.transactions.describe(rest, context), complete_response)
 
 
-def _shown(
+def _with_denied_states(
     broker: BrokerServices,
     context: RequestContext,
     request: DescribeTransactionsRequest,

@@ -31,7 +31,7 @@ def decide(situation: Situation, request: ElectLeadersRequest) -> Decision:
 
 
 def refuse(request: ElectLeadersRequest, refusal: Refusal, version: int) -> Message:
-    """Version 0 has no place for an error of the whole."""
+    """Return the error response; version 0, which has no error of the whole response, has it at every partition."""
     from pessoa.wire.api.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
     from pessoa.wire.errors import ErrorCode
 

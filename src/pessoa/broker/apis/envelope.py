@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pessoa.broker.api_row import BETWEEN_NODES, ApiRow, Quota
 from pessoa.broker.api_table import find_row
-from pessoa.broker.authorization import refused
+from pessoa.broker.authorization import denial_response
 from pessoa.controller.decision import NotController
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode, ProtocolViolation, Refusal
@@ -43,30 +43,31 @@ async def handle_on_controller(
     try:
         row, inner, caller = _open(context, request)
     except Refusal as refusal:
-        return _refused(refusal.code)
+        return _error_response(refusal.code)
     if node.authorizer is not None and not node.authorizer.can_decide_about(caller.principal):
-        return _refused(ErrorCode.NOT_CONTROLLER)
-    response = refused(node.authorizer, row, inner, caller, on_controller=True)
+        return _error_response(ErrorCode.NOT_CONTROLLER)
+    response = denial_response(node.authorizer, row, inner, caller, on_controller=True)
     if response is None:
         try:
             response = await node.controller.decide(inner, caller)
         except NotController:
-            return _refused(ErrorCode.NOT_CONTROLLER)
+            return _error_response(ErrorCode.NOT_CONTROLLER)
     return EnvelopeResponse(
-        response_data=_rendered(response, caller.version, caller.correlation_id), error_code=ErrorCode.NONE
+        response_data=_render_response(response, caller.version, caller.correlation_id), error_code=ErrorCode.NONE
     )
 
 
 def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[AnyRow, Message, RequestContext]:
-    """The request inside, and whose it is. Raises a `Refusal` with the error that Kafka has for each part."""
+    """Return the request inside the envelope, its row, and the context of its client. Raises a `Refusal` with the error
+    that Kafka has for each part."""
     from pessoa.broker.envelope_format import parse_principal, render_address
 
-    with _refusing(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE):
+    with _refuse_violations_as(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE):
         principal = parse_principal(request.request_principal)
-    with _refusing(ErrorCode.INVALID_REQUEST):
+    with _refuse_violations_as(ErrorCode.INVALID_REQUEST):
         client_host = render_address(request.client_host_address)
     data = request.request_data
-    with _refusing(ErrorCode.UNSUPPORTED_VERSION):
+    with _refuse_violations_as(ErrorCode.UNSUPPORTED_VERSION):
         key, version, correlation_id = peek_api(data, 0, len(data))
         row = find_row(key)
         if row is None or not row.is_forwarded:
@@ -90,25 +91,25 @@ def _open(context: RequestContext, request: EnvelopeRequest) -> tuple[AnyRow, Me
 
 
 @contextmanager
-def _refusing(code: ErrorCode) -> Iterator[None]:
+def _refuse_violations_as(code: ErrorCode) -> Iterator[None]:
     try:
         yield
     except ProtocolViolation as violation:
         raise Refusal(code, str(violation)) from violation
 
 
-def _rendered(response: Message, version: int, correlation_id: int) -> bytes:
+def _render_response(response: Message, version: int, correlation_id: int) -> bytes:
     return b"".join(response_frame(response, version, correlation_id))[SIZE_BYTES:]
 
 
-def _refused(code: ErrorCode) -> EnvelopeResponse:
+def _error_response(code: ErrorCode) -> EnvelopeResponse:
     from pessoa.wire.api.envelope import EnvelopeResponse
 
     return EnvelopeResponse(response_data=None, error_code=code)
 
 
 def refuse(request: EnvelopeRequest, refusal: Refusal, version: int) -> Message:
-    return _refused(refusal.code)
+    return _error_response(refusal.code)
 
 
 ROW = ApiRow(

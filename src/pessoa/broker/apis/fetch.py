@@ -46,7 +46,7 @@ from pessoa.broker.partition_fetch import (
     Found,
     Reader,
     is_as_before,
-    look_at,
+    read_partition,
     refused,
     refused_unseen,
 )
@@ -87,22 +87,22 @@ _NO_EPOCH = -1
 def handle(broker: BrokerServices, context: RequestContext, request: FetchRequest) -> Answer[Message | None]:
     reader = _reader(context, request)
     if reader.is_follower and not _may_follow(broker, context):
-        return _failed(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return _error_response(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if reader.is_follower and not may_in_cluster(broker, context, CLUSTER_ACTION):
         plan = plan_without_session(request)
         reader = reader._replace(denied=frozenset(_topics_of(plan)))
     else:
         plan = broker.fetch_sessions.plan(request, context.version, broker.clock.monotonic_ms(), reader.replica_id)
         if broker.authorizer is not None and not reader.is_follower:
-            reader = reader._replace(denied=_denied(broker, context, plan))
+            reader = reader._replace(denied=_denied_topics(broker, context, plan))
     if plan.error is not ErrorCode.NONE:
-        return _failed(plan.error)
+        return _error_response(plan.error)
     if context.charge is not None:
         request.max_bytes = context.charge.limit_fetch(request.max_bytes)
         request.min_bytes = min(request.min_bytes, request.max_bytes)
     if len(plan.wanted) > SLICE_COUNT and not reader.is_follower:
         return _fetch_in_slices(broker, context, request, reader, plan)
-    found = _look(broker, reader, plan, request.max_bytes)
+    found = _read_partitions(broker, reader, plan, request.max_bytes)
     if request.max_wait_ms <= 0 or not found or _is_enough(found, request.min_bytes):
         return _response(broker, context, reader, plan, found)
     return WaitingFetch(broker, context, request, reader, plan, found)
@@ -133,15 +133,16 @@ def _topics_of(plan: FetchPlan) -> dict[tuple[str, Uuid], None]:
     return dict.fromkeys((one.topic, one.topic_id) for one in plan.wanted)
 
 
-def _denied(broker: BrokerServices, context: RequestContext, plan: FetchPlan) -> frozenset[tuple[str, Uuid]]:
-    """The topics that a consumer may not read. Ids that no topic has are none of them: what is unknown is no secret."""
+def _denied_topics(broker: BrokerServices, context: RequestContext, plan: FetchPlan) -> frozenset[tuple[str, Uuid]]:
+    """Return the topics that a consumer may not read. Ids of unknown topics are not among them: that they are unknown
+    is no secret."""
     by_name, name_of = context.version < FIRST_VERSION_WITH_TOPIC_IDS, broker.image.topics.name_of
     names = {key: key[0] if by_name else name_of(key[1]) for key in _topics_of(plan)}
     denied = denied_names(broker, context, READ, TOPIC, (name for name in names.values() if name is not None))
     return frozenset(key for key, name in names.items() if name in denied)
 
 
-def _failed(error: ErrorCode) -> FetchResponse:
+def _error_response(error: ErrorCode) -> FetchResponse:
     return FetchResponse(throttle_time_ms=0, error_code=error, session_id=0, responses=[])
 
 
@@ -151,11 +152,11 @@ async def _fetch_in_slices(
     """Serve a consumer's fetch of very many partitions in slices, with other requests between them (`slices`). A
     follower's fetch is not sliced: it must get each append at once, and looking at its partitions is cheap
     (`is_as_before`)."""
-    found = await _look_in_slices(broker, reader, plan, request.max_bytes)
+    found = await _read_in_slices(broker, reader, plan, request.max_bytes)
     if request.max_wait_ms > 0 and not _is_enough(found, request.min_bytes):
         if not any(map(_has_moved, found)):
             await _wait_for_more(broker, request, reader, found)
-        found = await _look_in_slices(broker, reader, plan, request.max_bytes)
+        found = await _read_in_slices(broker, reader, plan, request.max_bytes)
     return _response(broker, context, reader, plan, found)
 
 
@@ -176,12 +177,12 @@ async def _wait_for_more(broker: BrokerServices, request: FetchRequest, reader: 
         waiter.leave()
 
 
-async def _look_in_slices(broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: int) -> list[Found]:
+async def _read_in_slices(broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: int) -> list[Found]:
     found: list[Found] = []
     found_bytes = 0
     for start in range(0, len(plan.wanted), SLICE_COUNT):
         end = start + SLICE_COUNT
-        more = _look(broker, reader, plan._replace(wanted=plan.wanted[start:end]), max_bytes, found_bytes)
+        more = _read_partitions(broker, reader, plan._replace(wanted=plan.wanted[start:end]), max_bytes, found_bytes)
         found_bytes += sum(one.size for one in more)
         found += more
         await asyncio.sleep(0)
@@ -189,7 +190,7 @@ async def _look_in_slices(broker: BrokerServices, reader: Reader, plan: FetchPla
 
 
 def _has_moved(one: Found) -> bool:
-    """Whether more can be read than there was when this partition was looked at, some slices ago."""
+    """Return whether more can be read now than when this partition was read, some slices ago."""
     return one.partition is not None and one.partition.log.high_watermark != one.data.high_watermark
 
 
@@ -199,7 +200,7 @@ def _wake(woken: asyncio.Future[None]) -> None:
 
 
 class WaitingFetch(Pending):
-    """A fetch that found too little. It looks again when there is enough, or its time is up."""
+    """A fetch in purgatory: it found too little. It reads again when there is enough, or its wait time is over."""
 
     __slots__ = ("_broker", "_context", "_max_bytes", "_plan", "_reader", "_timer", "_waiter")
 
@@ -230,7 +231,7 @@ class WaitingFetch(Pending):
     def response(self) -> FetchResponse:
         self._leave()
         broker, reader, plan = self._broker, self._reader, self._plan
-        return _response(broker, self._context, reader, plan, _look(broker, reader, plan, self._max_bytes))
+        return _response(broker, self._context, reader, plan, _read_partitions(broker, reader, plan, self._max_bytes))
 
     def cancel(self) -> None:
         super().cancel()
@@ -255,8 +256,10 @@ def _is_enough(found: list[Found], min_bytes: int) -> bool:
 # Looking.
 
 
-def _look(broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: int, found_bytes: int = 0) -> list[Found]:
-    """Look at what the plan wants, behind what was found in slices before."""
+def _read_partitions(
+    broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: int, found_bytes: int = 0
+) -> list[Found]:
+    """Read the partitions of the plan; `found_bytes` were found in earlier slices."""
     left = min(max_bytes, broker.config.fetch_max_bytes)
     if not reader.is_follower:
         left = min(left, max(0, MAX_UNREAD_BYTES - broker.unread_bytes()) // 2)
@@ -269,7 +272,7 @@ def _look(broker: BrokerServices, reader: Reader, plan: FetchPlan, max_bytes: in
         if last is not None and is_as_before(last, wanted, reader):
             found.append(last)
             continue
-        one = look_at(broker, reader, wanted, left, at_least_one_batch=not has_some)
+        one = read_partition(broker, reader, wanted, left, at_least_one_batch=not has_some)
         if known is not None:
             known.last_look = None if one.size or one.is_urgent else one
         size = one.size
@@ -334,7 +337,8 @@ def _with_records(one: Found, reader: Reader) -> PartitionData:
 
 
 def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
-    """Where the leaders are that the answer names, so that the client need not ask for metadata first (KIP-951)."""
+    """Return the addresses of the leaders that the response names, so that the client need not ask for metadata first
+    (KIP-951)."""
     if context.version < FIRST_VERSION_WITH_ENDPOINTS:
         return []
     return [
@@ -357,7 +361,7 @@ def serve_in_quorum(quorum: RaftQuorum, request: FetchRequest, version: int) -> 
 
 def refuse(request: FetchRequest, refusal: Refusal, version: int) -> Message:
     """Return the error for the whole response; in versions with topic names also for every partition, as in Kafka."""
-    response = _failed(refusal.code)
+    response = _error_response(refusal.code)
     if version < FIRST_VERSION_WITH_TOPIC_IDS:
         response.responses = [
             FetchableTopicResponse(

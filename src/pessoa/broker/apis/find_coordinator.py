@@ -46,14 +46,14 @@ def handle(
 ) -> Answer[FindCoordinatorResponse]:
     has_several = context.version >= _FIRST_VERSION_WITH_SEVERAL_KEYS
     keys = request.coordinator_keys if has_several else [request.key]
-    denied = _denied(broker, context, request.key_type, keys)
+    denied = _denied_keys(broker, context, request.key_type, keys)
     topic = _TOPICS.get(request.key_type)
     if topic is None or topic in broker.image.topics.by_name or denied.issuperset(keys):
         return _response(broker, context, request, keys, denied)
     return _create_and_respond(broker, context, request, keys, denied, topic)
 
 
-def _denied(broker: BrokerServices, context: RequestContext, key_type: int, keys: list[str]) -> frozenset[str]:
+def _denied_keys(broker: BrokerServices, context: RequestContext, key_type: int, keys: list[str]) -> frozenset[str]:
     if key_type == _SHARE:
         return frozenset() if may_in_cluster(broker, context, CLUSTER_ACTION) else frozenset(keys)
     kind = _KINDS.get(key_type)
@@ -80,7 +80,10 @@ def _response(
     denied: frozenset[str],
 ) -> FindCoordinatorResponse:
     kind = request.key_type
-    found = [_refused(key, _DENIED[kind], None) if key in denied else _find(broker, context, kind, key) for key in keys]
+    found = [
+        _coordinator_error(key, _DENIED[kind], None) if key in denied else _find(broker, context, kind, key)
+        for key in keys
+    ]
     if context.version >= _FIRST_VERSION_WITH_SEVERAL_KEYS:
         return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
     (one,) = found
@@ -97,16 +100,16 @@ def _response(
 def _find(broker: BrokerServices, context: RequestContext, key_type: int, key: str) -> Coordinator:
     name = _TOPICS.get(key_type)
     if name is None:
-        return _refused(key, ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
+        return _coordinator_error(key, ErrorCode.INVALID_REQUEST, f"key type {key_type} has no coordinator here")
     topic = broker.image.topics.by_name.get(name)
     if topic is None:
-        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        return _coordinator_error(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     if key_type == _SHARE and not _is_share_key(key, context.version):
-        return _refused(key, ErrorCode.INVALID_REQUEST, "a share partition is named group:topic id:partition")
+        return _coordinator_error(key, ErrorCode.INVALID_REQUEST, "a share partition is named group:topic id:partition")
     index = partition_for(key, len(topic.partitions))
     leader = topic.partitions[index].leader
     if leader == broker.node_id and broker.is_out_of_touch() and _is_stuck(broker, name, index):
-        return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        return _coordinator_error(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
     for node in broker.live_nodes(context.listener):
         if node.id == leader:
             return Coordinator(
@@ -117,7 +120,7 @@ def _find(broker: BrokerServices, context: RequestContext, key_type: int, key: s
                 error_code=ErrorCode.NONE,
                 error_message=None,
             )
-    return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+    return _coordinator_error(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
 
 
 def _is_share_key(key: str, version: int) -> bool:
@@ -137,7 +140,7 @@ def _is_stuck(broker: BrokerServices, topic: str, index: int) -> bool:
     return partition is not None and partition.log.high_watermark < partition.log.log_end_offset
 
 
-def _refused(key: str, error: ErrorCode, message: str | None) -> Coordinator:
+def _coordinator_error(key: str, error: ErrorCode, message: str | None) -> Coordinator:
     return Coordinator(key=key, node_id=_NO_NODE, host="", port=-1, error_code=error, error_message=message)
 
 

@@ -29,10 +29,10 @@ def handle(
     broker: BrokerServices, context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
     if broker.telemetry is None:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+        return _error_response(ErrorCode.UNSUPPORTED_VERSION)
     instance = broker.telemetry.subscribe(request.client_instance_id, context)
     if isinstance(instance, ErrorCode):
-        return _refused(instance)
+        return _error_response(instance)
     from pessoa.broker.metrics.client_telemetry import ACCEPTED_CODECS
     from pessoa.wire.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 
@@ -49,7 +49,7 @@ def handle(
     )
 
 
-def _refused(error: ErrorCode) -> GetTelemetrySubscriptionsResponse:
+def _error_response(error: ErrorCode) -> GetTelemetrySubscriptionsResponse:
     from pessoa.base.ids import ZERO_UUID
     from pessoa.wire.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
 

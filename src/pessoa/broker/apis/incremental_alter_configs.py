@@ -64,7 +64,7 @@ def handle(
 async def _submit(
     node: AnyServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """The controller's answer, as soon as what it has changed about brokers holds here."""
+    """Return the controller's response, as soon as its changes of broker configs hold on this broker."""
     refused = await _refused_here(node, context, request)
     if refused is not None:
         return refused
@@ -74,9 +74,9 @@ async def _submit(
 async def _refused_here(
     node: AnyServices, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse | None:
-    """Return the response to settings that this broker cannot have, or to TLS stores that it cannot use; None if
-    nothing is wrong. It is given, and files are read, only if the controller would accept the change, so that a client
-    without the right learns nothing from it."""
+    """Return the error response if this broker cannot have these configs, or cannot use these TLS stores; None if it
+    can. It is returned, and files are read, only if the controller would accept the change, so that an unauthorised
+    client learns nothing from it."""
     from pessoa.broker.controller_services import ControllerServices
     from pessoa.wire.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
@@ -110,7 +110,7 @@ async def _refused_here(
 
 
 def _overrides_after(node: BrokerServices, resources: list[AlterConfigsResource]) -> dict[str, str]:
-    """The settings of this broker alone, if these changes were made."""
+    """Return the dynamic configs of this broker alone after these changes."""
     overrides = dict(node.image.configs.of(ConfigResource.BROKER, str(node.node_id)))
     for config in (config for one in resources for config in one.configs):
         name, value = config.name, config.value
@@ -144,8 +144,8 @@ def _is_broker(resource: AlterConfigsResource | AlterConfigsResourceResponse) ->
 
 
 def _is_shown(image: MetadataImage, resource: AlterConfigsResource) -> bool:
-    """Whether the image has the values of a change. Appended and subtracted lists are not compared: what became of them
-    depends on what they were."""
+    """Return whether the image has the values of a change. Appended and subtracted lists are not compared: the result
+    depends on the value before."""
     present = image.configs.of(ConfigResource.BROKER, resource.resource_name)
     return all(
         present.get(config.name) == (config.value if config.config_operation == _SET else None)
@@ -180,8 +180,8 @@ async def _both(
 
 
 def _is_answered_here(node: AnyServices, resource: AlterConfigsResource) -> bool:
-    """Loggers, and on a broker other brokers than this one; what is no broker's id at all is the controller's to
-    refuse."""
+    """Return whether this node answers for the resource itself: loggers, and on a broker the configs of other brokers,
+    which it refuses. A name that is no broker id is left to the controller."""
     from pessoa.broker.controller_services import ControllerServices
 
     if resource.resource_type == ConfigResource.BROKER_LOGGER:

@@ -27,10 +27,12 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListGroupsR
         return answer
     from pessoa.coordinator.shard_answers import then
 
-    return then(answer, lambda response: _shown(broker, context, response))
+    return then(answer, lambda response: _without_hidden_groups(broker, context, response))
 
 
-def _shown(broker: BrokerServices, context: RequestContext, response: ListGroupsResponse) -> ListGroupsResponse:
+def _without_hidden_groups(
+    broker: BrokerServices, context: RequestContext, response: ListGroupsResponse
+) -> ListGroupsResponse:
     hidden = denied_names(broker, context, DESCRIBE, GROUP, (group.group_id for group in response.groups), quietly=True)
     response.groups = [group for group in response.groups if group.group_id not in hidden]
     return response

@@ -70,7 +70,7 @@ class _Answer(NamedTuple):
 
 def handle(broker: BrokerServices, context: RequestContext, request: ListOffsetsRequest) -> Answer[Message | None]:
     response = ListOffsetsResponse(throttle_time_ms=0, topics=[])
-    lookups = _look_ups(broker, context, request, response)
+    lookups = _fill_in_offsets(broker, context, request, response)
     asked = sum(_is_by_time(one.timestamp) for topic in request.topics for one in topic.partitions)
     if asked > 1:
         return _in_turns(lookups, response)
@@ -80,7 +80,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListOffsets
 
 
 def _is_by_time(timestamp: int) -> bool:
-    """Whether batches have to be opened, which takes some time of the loop."""
+    """Return whether the look-up has to decompress batches, which takes time on the event loop."""
     return timestamp >= 0 or timestamp == MAX_TIMESTAMP
 
 
@@ -90,10 +90,10 @@ async def _in_turns(lookups: Iterator[None], response: ListOffsetsResponse) -> L
     return response
 
 
-def _look_ups(
+def _fill_in_offsets(
     broker: BrokerServices, context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> Iterator[None]:
-    """Fill in the response; another request may be served wherever this yields."""
+    """Fill in the response; other requests may be served where this yields."""
     up_to = ReadUpTo.HIGH_WATERMARK
     if request.replica_id >= 0:
         up_to = ReadUpTo.LOG_END
@@ -139,7 +139,7 @@ def _answer(broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, ve
     if error is not ErrorCode.NONE:
         return _Answer(error=error)
     try:
-        answer = _look_up(partition, wanted.timestamp, up_to)
+        answer = _find_offset(partition, wanted.timestamp, up_to)
     except DiskError as problem:
         partition.directory.fail(problem)
         return _Answer(error=ErrorCode.KAFKA_STORAGE_ERROR)
@@ -148,7 +148,7 @@ def _answer(broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, ve
     return answer
 
 
-def _look_up(partition: Partition, timestamp: int, up_to: ReadUpTo) -> _Answer:
+def _find_offset(partition: Partition, timestamp: int, up_to: ReadUpTo) -> _Answer:
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return _Answer(-1, log.log_start_offset, partition.epoch_for_offset(log.log_start_offset))

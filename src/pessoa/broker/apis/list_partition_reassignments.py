@@ -28,7 +28,7 @@ def decide(situation: Situation, request: ListPartitionReassignmentsRequest) -> 
 
 
 def refuse(request: ListPartitionReassignmentsRequest, refusal: Refusal, version: int) -> Message:
-    """The partitions that were asked for are in it, as in Apache Kafka, with nothing about them."""
+    """Return the error response. As in Apache Kafka it names the requested partitions, without replicas."""
     from pessoa.wire.api.list_partition_reassignments import (
         ListPartitionReassignmentsResponse,
         OngoingPartitionReassignment,

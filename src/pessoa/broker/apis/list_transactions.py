@@ -29,10 +29,13 @@ def handle(broker: BrokerServices, context: RequestContext, request: ListTransac
         return answer
     from pessoa.coordinator.shard_answers import then
 
-    return then(answer, lambda response: _shown(broker, context, cast("ListTransactionsResponse", response)))
+    return then(
+        answer,
+        lambda response: _without_hidden_transactions(broker, context, cast("ListTransactionsResponse", response)),
+    )
 
 
-def _shown(
+def _without_hidden_transactions(
     broker: BrokerServices, context: RequestContext, response: ListTransactionsResponse
 ) -> ListTransactionsResponse:
     names = (state.transactional_id for state in response.transaction_states)

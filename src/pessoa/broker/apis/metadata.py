@@ -54,9 +54,9 @@ _FIRST_VERSION_BY_ID = 12
 
 
 def handle(broker: BrokerServices, context: RequestContext, request: MetadataRequest) -> Answer[MetadataResponse]:
-    wanted = _wanted(request, context.version)
+    wanted = _requested_topics(request, context.version)
     if wanted and context.version < _FIRST_VERSION_BY_ID and not all(map(_is_by_name, wanted)):
-        return _malformed(wanted)
+        return _malformed_response(wanted)
     missing = _creatable(broker, context, request, wanted)
     if missing:
         return _create_and_respond(broker, context, request, missing)
@@ -67,10 +67,10 @@ async def _create_and_respond(
     broker: BrokerServices, context: RequestContext, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
     await create_missing_topics(broker, missing, context)
-    return _response(broker, context, request, _wanted(request, context.version))
+    return _response(broker, context, request, _requested_topics(request, context.version))
 
 
-def _wanted(request: MetadataRequest, version: int) -> list[MetadataRequestTopic] | None:
+def _requested_topics(request: MetadataRequest, version: int) -> list[MetadataRequestTopic] | None:
     """Return the topics that the request names, each once, since a topic may have ten thousand partitions; None for all
     topics."""
     if request.topics is None or (version == 0 and not request.topics):
@@ -82,8 +82,8 @@ def _is_by_name(topic: MetadataRequestTopic) -> bool:
     return topic.name is not None and topic.topic_id == ZERO_UUID
 
 
-def _malformed(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
-    """A request that breaks the rules of its version is refused for every topic that it names."""
+def _malformed_response(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
+    """Return INVALID_REQUEST for every topic of a request that breaks the rules of its version."""
     topics = [
         MetadataResponseTopic(
             error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
@@ -101,15 +101,17 @@ def _creatable(
 ) -> list[str]:
     names = [
         name
-        for name in _missing(broker, request, wanted)
+        for name in _topics_to_create(broker, request, wanted)
         if is_valid_topic_name(name) and may(broker, context, DESCRIBE, TOPIC, name)
     ]
     denied = _uncreatable(broker, context, names)
     return [name for name in names if name not in denied]
 
 
-def _missing(broker: BrokerServices, request: MetadataRequest, wanted: list[MetadataRequestTopic] | None) -> list[str]:
-    """The topics that the request would have created."""
+def _topics_to_create(
+    broker: BrokerServices, request: MetadataRequest, wanted: list[MetadataRequestTopic] | None
+) -> list[str]:
+    """Return the topics that do not exist and that the request creates automatically."""
     if not wanted or not request.allow_auto_topic_creation or not broker.config.auto_create_topics_enable:
         return []
     known = broker.image.topics.by_name
@@ -136,7 +138,7 @@ def _response(
         hidden = denied_names(broker, context, DESCRIBE, TOPIC, filter(None, (_name(image, one) for one in wanted)))
         uncreatable = frozenset[str]()
         if broker.authorizer is not None:
-            missing = [name for name in _missing(broker, request, wanted) if name not in hidden]
+            missing = [name for name in _topics_to_create(broker, request, wanted) if name not in hidden]
             uncreatable = _uncreatable(broker, context, missing)
         topics = [_find(image, one, hidden, uncreatable) for one in wanted]
     if request.include_topic_authorized_operations:
@@ -170,24 +172,24 @@ def _find(
     image: MetadataImage, wanted: MetadataRequestTopic, hidden: frozenset[str], uncreatable: frozenset[str]
 ) -> MetadataResponseTopic:
     if _name(image, wanted) in hidden:
-        return _hidden(wanted)
+        return _authorization_error(wanted)
     if _is_by_id(wanted):
         topic = image.topics.by_id.get(wanted.topic_id)
         if topic is None:
-            return _refused(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted)
+            return _topic_error(None, ErrorCode.UNKNOWN_TOPIC_ID, wanted)
     else:
         assert wanted.name is not None
         topic = image.topics.by_name.get(wanted.name)
         if topic is None:
             if wanted.name in uncreatable:
-                return _refused(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted)
+                return _topic_error(wanted.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, wanted)
             is_valid = is_valid_topic_name(wanted.name)
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_valid else ErrorCode.INVALID_TOPIC_EXCEPTION
-            return _refused(wanted.name, error, wanted)
+            return _topic_error(wanted.name, error, wanted)
     return _topic(image, topic)
 
 
-def _hidden(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _authorization_error(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     """Return TOPIC_AUTHORIZATION_FAILED for a topic, whether it exists or not, and without its name if the client gave
     only the id."""
     return MetadataResponseTopic(
@@ -199,7 +201,7 @@ def _hidden(wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     )
 
 
-def _refused(name: str | None, error: ErrorCode, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _topic_error(name: str | None, error: ErrorCode, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=error, name=name, topic_id=wanted.topic_id, is_internal=is_internal(name or ""), partitions=[]
     )

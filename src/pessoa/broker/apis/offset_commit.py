@@ -35,24 +35,25 @@ def handle(broker: BrokerServices, context: RequestContext, request: OffsetCommi
     if broker.authorizer is None:
         return broker.groups.offsets.commit(request, context)
     if not may(broker, context, READ, GROUP, request.group_id):
-        return _refused(request.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _error_response(request.topics, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     allowed, denied = _split(broker, context, request)
     if not denied:
         return broker.groups.offsets.commit(request, context)
-    refused = _refused(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    refused = _error_response(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not allowed:
         return refused
     from pessoa.coordinator.shard_answers import then
 
     rest = copy(request)
     rest.topics = allowed
-    return then(broker.groups.offsets.commit(rest, context), lambda answer: _joined(refused, answer))
+    return then(broker.groups.offsets.commit(rest, context), lambda answer: _append_topics(refused, answer))
 
 
 def _split(
     broker: BrokerServices, context: RequestContext, request: OffsetCommitRequest
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitRequestTopic]]:
-    """The topics that may be read, with those whose id is unknown, and the others."""
+    """Return the topics that the client may read, with those whose id is unknown, and the topics that it may not
+    read."""
     name_of = broker.image.topics.name_of
     by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
     names = [name_of(topic.topic_id) if by_id else topic.name for topic in request.topics]
@@ -61,7 +62,7 @@ def _split(
     return [topic for topic, name in named if name not in denied], [topic for topic, name in named if name in denied]
 
 
-def _refused(topics: list[OffsetCommitRequestTopic], code: ErrorCode) -> OffsetCommitResponse:
+def _error_response(topics: list[OffsetCommitRequestTopic], code: ErrorCode) -> OffsetCommitResponse:
     from pessoa.wire.api.offset_commit import (
         OffsetCommitResponse,
         OffsetCommitResponsePartition,
@@ -83,7 +84,7 @@ def _refused(topics: list[OffsetCommitRequestTopic], code: ErrorCode) -> OffsetC
     )
 
 
-def _joined(refused: OffsetCommitResponse, answer: OffsetCommitResponse) -> OffsetCommitResponse:
+def _append_topics(refused: OffsetCommitResponse, answer: OffsetCommitResponse) -> OffsetCommitResponse:
     refused.topics += answer.topics
     return refused
 

@@ -35,12 +35,12 @@ def handle(broker: BrokerServices, context: RequestContext, request: OffsetDelet
     from pessoa.wire.api.offset_delete import OffsetDeleteRequest
 
     allowed = [topic for topic in request.topics if topic.name not in denied]
-    refused = [_denied(topic) for topic in request.topics if topic.name in denied]
+    refused = [_authorization_error(topic) for topic in request.topics if topic.name in denied]
     rest = OffsetDeleteRequest(group_id=request.group_id, topics=allowed)
-    return then(broker.groups.offsets.delete(rest, context), lambda answer: _joined(refused, answer))
+    return then(broker.groups.offsets.delete(rest, context), lambda answer: _append_topics(refused, answer))
 
 
-def _denied(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
+def _authorization_error(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
     from pessoa.wire.api.offset_delete import OffsetDeleteResponsePartition, OffsetDeleteResponseTopic
 
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -50,7 +50,7 @@ def _denied(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic:
     return OffsetDeleteResponseTopic(name=topic.name, partitions=partitions)
 
 
-def _joined(refused: list[OffsetDeleteResponseTopic], answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
+def _append_topics(refused: list[OffsetDeleteResponseTopic], answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
     if answer.error_code == ErrorCode.NONE:
         answer.topics += refused
     return answer

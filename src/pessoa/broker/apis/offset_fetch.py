@@ -53,7 +53,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: OffsetFetch
         answer = broker.groups.offsets.fetch(rest, context)
         return then(answer, lambda response: _without_denied_groups(broker, context, request, response, denied))
     if not may(broker, context, DESCRIBE, GROUP, request.group_id):
-        return _refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.version)
+        return _error_response(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, context.version)
     answer = broker.groups.offsets.fetch(request, context)
     return then(answer, lambda response: _of_one_group(broker, context, request, response))
 
@@ -69,7 +69,7 @@ def _without_denied_groups(
 
     are_listed = {group.group_id for group in request.groups if group.topics is None}
     for group in response.groups:
-        group.topics = _shown(broker, context, group.topics, is_list=group.group_id in are_listed)
+        group.topics = _visible_topics(broker, context, group.topics, is_list=group.group_id in are_listed)
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     asked = dict.fromkeys(group.group_id for group in request.groups if group.group_id in denied)
     response.groups += [OffsetFetchResponseGroup(group_id=name, topics=[], error_code=error) for name in asked]
@@ -79,13 +79,13 @@ def _without_denied_groups(
 def _of_one_group(
     broker: BrokerServices, context: RequestContext, request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> OffsetFetchResponse:
-    response.topics = _shown(broker, context, response.topics, is_list=request.topics is None)
+    response.topics = _visible_topics(broker, context, response.topics, is_list=request.topics is None)
     return response
 
 
-def _shown(broker: BrokerServices, context: RequestContext, topics: list[T], *, is_list: bool) -> list[T]:
-    """The topics as the client may see them: one that is hidden from it is left out where it asked for all, and denied
-    where it asked for this one."""
+def _visible_topics(broker: BrokerServices, context: RequestContext, topics: list[T], *, is_list: bool) -> list[T]:
+    """Return the topics without those that the client may not describe, if it asked for all; otherwise these have an
+    authorization error."""
     name_of = broker.image.topics.name_of
     names = [topic.name or name_of(getattr(topic, "topic_id", ZERO_UUID)) for topic in topics]
     denied = denied_names(broker, context, DESCRIBE, TOPIC, filter(None, names), quietly=is_list)
@@ -101,8 +101,8 @@ def _shown(broker: BrokerServices, context: RequestContext, topics: list[T], *, 
     return topics
 
 
-def _refused(request: OffsetFetchRequest, code: ErrorCode, version: int) -> OffsetFetchResponse:
-    """Version 1 has no error of the whole."""
+def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) -> OffsetFetchResponse:
+    """Return the error response; version 1, which has no error of the whole response, has it at every partition."""
     from pessoa.wire.api.offset_fetch import (
         OffsetFetchResponse,
         OffsetFetchResponsePartition,

@@ -40,7 +40,7 @@ def handle(
         OffsetForLeaderTopicResult(
             topic=topic.topic,
             partitions=[
-                _denied(wanted) if topic.topic in denied else _answer(broker, topic.topic, wanted)
+                _authorization_error(wanted) if topic.topic in denied else _answer(broker, topic.topic, wanted)
                 for wanted in topic.partitions
             ],
         )
@@ -49,7 +49,7 @@ def handle(
     return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
 
 
-def _denied(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _authorization_error(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     from pessoa.wire.api.offset_for_leader_epoch import EpochEndOffset
 
     return EpochEndOffset(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, partition=wanted.partition)

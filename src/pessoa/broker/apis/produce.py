@@ -95,7 +95,7 @@ def handle(broker: BrokerServices, context: RequestContext, request: ProduceRequ
 
 
 def _is_transactional(request: ProduceRequest) -> bool:
-    """Whether any batch says so: the id of the request is only what the client claims."""
+    """Return whether any batch is transactional: the transactional id of the request is only what the client claims."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -118,8 +118,8 @@ def _may_be_in_transaction(broker: BrokerServices, context: RequestContext, requ
 def denied_topics(
     broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str] = _NONE_DENIED
 ) -> frozenset[str]:
-    """The topics that the client may not write to, with those that were found before. Topics that are unknown by their
-    ids are none of them, so this is asked again after every wait: an id may become known meanwhile."""
+    """Return the topics that the client may not write to, with those that were found before. Topics that are unknown by
+    their ids are not among them, so this is called again after every wait: an id may become known meanwhile."""
     authorizer = broker.authorizer
     if authorizer is None:
         return denied
@@ -137,7 +137,7 @@ def _refused_whole(request: ProduceRequest, error: ErrorCode) -> ProduceResponse
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=[_refused(data.index, error) for data in topic.partition_data],
+            partition_responses=[_partition_error(data.index, error) for data in topic.partition_data],
         )
         for topic in request.topic_data
     ]
@@ -159,8 +159,9 @@ def respond(
     *,
     is_opened: bool = False,
 ) -> ProduceResponse | Pending | None:
-    """Append everything that the request carries, but for the topics that are `denied`. `permits` is what verification
-    has found out about partitions; `is_opened`: the records of its batches were read and found to be good."""
+    """Append all batches of the request, but those of `denied` topics, and return the response, or a `Pending`.
+    `permits` are the results of verification by partition; `is_opened`: the records of the batches were decompressed
+    and are valid."""
     acks, version = request.acks, context.version
     now_ms = broker.clock.now_ms()
     responses = []
@@ -174,13 +175,13 @@ def respond(
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if refused_as is not None:
-                answers.append(_refused(data.index, refused_as))
+                answers.append(_partition_error(data.index, refused_as))
                 continue
             partition = None if partitions is None else partitions.get(data.index)
             if partition is None:
                 partition = broker.replicas.ensure(name, data.index)
                 if partition is None:
-                    answers.append(_missing(broker, name, data.index, missing, version, leaders))
+                    answers.append(_missing_partition_error(broker, name, data.index, missing, version, leaders))
                     continue
             if not partition.is_leader:
                 leaders[partition.leader_id] = None
@@ -194,7 +195,7 @@ def respond(
                         unreplicated.append(_Unreplicated(partition, end, answer))
             except CostlyBatch:
                 unopened.append(Unopened(topic, data, partition, answers, len(answers)))
-                answer = _refused(data.index, ErrorCode.NONE)
+                answer = _partition_error(data.index, ErrorCode.NONE)
             answers.append(answer)
             if partition.log.has_flush_messages and partition.log.is_flush_due:
                 unflushed.append(partition)
@@ -229,7 +230,7 @@ def _reply(
     unflushed: list[Partition],
     unreplicated: list[_Unreplicated],
 ) -> ProduceResponse | Pending | None:
-    """The response, or what it waits for: disks and replicas."""
+    """Return the response, or a `Pending` that waits for disks and replicas."""
     if request.acks == 0:
         close_if_refused(response.responses)
         return None
@@ -240,7 +241,7 @@ def _reply(
 
 
 class _Unreplicated(NamedTuple):
-    """What has to reach the in-sync replicas: everything below `end`."""
+    """A partition whose in-sync replicas must have everything below `end`."""
 
     partition: Partition
     end: int
@@ -248,8 +249,8 @@ class _Unreplicated(NamedTuple):
 
 
 class WaitingProduce(Pending):
-    """A produce that was appended, and that not all in-sync replicas have. It is ready when each partition's have it,
-    or this broker does not lead that partition any more; or when its time is up."""
+    """A produce in purgatory: its batches are appended, but not on all in-sync replicas. It is ready when they are, or
+    this broker does not lead those partitions any more, or when its timeout is over."""
 
     __slots__ = ("_broker", "_context", "_response", "_timer", "_unreplicated", "_waiter")
 
@@ -284,7 +285,7 @@ class WaitingProduce(Pending):
         return self._response
 
     def _name_leaders(self) -> None:
-        """Say which brokers lead the partitions that this broker led when the request came."""
+        """Add the leaders of the partitions that this broker no longer leads to the response."""
         broker = self._broker
         leaders: dict[int, None] = {}
         for partition, _, answer in self._unreplicated:
@@ -313,7 +314,7 @@ class WaitingProduce(Pending):
 
 
 def _note_error(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    """The first error of a partition stays."""
+    """Set the error of a partition, unless it has one."""
     if error is not ErrorCode.NONE and not answer.error_code:
         answer.error_code, answer.base_offset = error, -1
 
@@ -321,8 +322,8 @@ def _note_error(answer: PartitionProduceResponse, error: ErrorCode) -> None:
 async def _when_durable(
     broker: BrokerServices, unflushed: list[Partition], waiting: WaitingProduce | None, response: ProduceResponse
 ) -> Message | None:
-    """`waiting` stands in the purgatory since the append: a partition that is lost while the disk is waited for is
-    noted there, whether or not this broker leads it again when the disk is done."""
+    """Return the response when the batches are on the disk. `waiting` is in purgatory since the append, so that it
+    notes a partition whose leadership is lost during the sync, even if this broker leads it again afterwards."""
     try:
         await _wait_until_durable(broker, unflushed, response)
     except BaseException:
@@ -354,7 +355,7 @@ async def _wait_until_durable(broker: BrokerServices, due: list[Partition], resp
 def find_topic(
     broker: BrokerServices, version: int, topic: TopicProduceData
 ) -> tuple[dict[int, Partition] | None, str, ErrorCode | None]:
-    """Our partitions of the topic, its name, and the error if the topic itself is unknown."""
+    """Return this broker's partitions of the topic, its name, and the error if the topic itself is unknown."""
     if version < _FIRST_VERSION_WITH_TOPIC_IDS:
         return broker.replicas.by_name.get(topic.name), topic.name, None
     known = broker.image.topics.by_id.get(topic.topic_id)
@@ -371,10 +372,11 @@ def _append_for_all(
     permit: Permit | None,
     is_opened: bool = False,
 ) -> tuple[PartitionProduceResponse, int]:
-    """Append what all in-sync replicas must have; also the offset that they have to reach, -1 if it was refused."""
+    """Append a batch that all in-sync replicas must have; return the response, and the offset that they must reach, -1
+    if the batch was refused."""
     if not partition.has_enough_replicas:
         _note_refused(partition, data, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms)
-        return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
+        return _partition_error(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
     answer = _append(partition, data, now_ms, version, permit, is_opened)
     if answer.error_code:
         return answer, -1
@@ -393,32 +395,34 @@ def _append(
 ) -> PartitionProduceResponse:
     if not partition.is_leader:
         if partition.is_offline:
-            return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+            return _partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         _note_refused(partition, data, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
         return not_leader(partition, data.index, version)
     if partition.refused:
         error = partition.refused.error_after_refused_batch(data.records, partition.log.producers, now_ms)
         if error is not None:
-            return _refused(data.index, error)
+            return _partition_error(data.index, error)
     if data.records is None:
-        return _refused(data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition")
+        return _partition_error(
+            data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition"
+        )
     if isinstance(permit, ErrorCode):
         if permit is ErrorCode.NOT_ENOUGH_REPLICAS:
             _note_refused(partition, data, permit, now_ms)
-        return _refused(data.index, permit)
+        return _partition_error(data.index, permit)
     try:
         appended = partition.append(data.records, now_ms, version, permit, is_opened)
     except InvalidBatch as refusal:
         return refused_records(data.index, refusal, partition.log.log_start_offset)
     except ProducerRefused as refusal:
-        answer = _refused(data.index, refusal.error, refusal.message)
+        answer = _partition_error(data.index, refusal.error, refusal.message)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
     except DiskError as error:
         partition.directory.fail(error)
-        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
     except DirectoryOffline:
-        return _refused(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return _partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
     return PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,
@@ -436,12 +440,12 @@ def _note_refused(partition: Partition, data: PartitionProduceData, error: Error
     partition.refused.note(data.records, error, partition.log.producers, now_ms)
 
 
-def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+def _partition_error(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
     return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
 
 
 def refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) -> PartitionProduceResponse:
-    """Where records are named as wrong the answer also says where the log starts, as Kafka's does."""
+    """Return the error of a batch; if it names invalid records, also with the log start offset, as in Kafka."""
     return PartitionProduceResponse(
         index=index,
         error_code=refusal.error,
@@ -455,13 +459,14 @@ def refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) ->
     )
 
 
-def _missing(
+def _missing_partition_error(
     broker: BrokerServices, name: str, index: int, unknown: ErrorCode | None, version: int, leaders: dict[int, None]
 ) -> PartitionProduceResponse:
-    """The answer for a partition that this broker has no replica of. Its leader, by the metadata, joins `leaders`."""
+    """Return the error for a partition that this broker has no replica of. Its leader, by the metadata, is added to
+    `leaders`."""
     error = unknown or broker.replicas.why_missing(broker.image, name, index)
     if error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return _refused(index, error)
+        return _partition_error(index, error)
     leader_id, leader_epoch = broker.replicas.leader_elsewhere(broker.image, name, index)
     leaders[leader_id] = None
     return _led_by(leader_id, leader_epoch, index, version)
@@ -472,14 +477,15 @@ def not_leader(partition: Partition, index: int, version: int) -> PartitionProdu
 
 
 def _led_by(leader_id: int, leader_epoch: int, index: int, version: int) -> PartitionProduceResponse:
-    response = _refused(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    response = _partition_error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if version >= _FIRST_VERSION_WITH_LEADERS:
         response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
     return response
 
 
 def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
-    """Where the leaders are that the answer names, so that the client need not ask for metadata first (KIP-951)."""
+    """Return the addresses of the leaders that the response names, so that the client need not ask for metadata first
+    (KIP-951)."""
     if context.version < _FIRST_VERSION_WITH_LEADERS:
         return []
     return [

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def handle(node: AnyServices, context: RequestContext, request: RenewDelegationTokenRequest) -> Reply:
-    from pessoa.broker.token_requests import may_ask
+    from pessoa.broker.token_requests import may_request_tokens
     from pessoa.wire.errors import ErrorCode, Refusal
 
-    if not may_ask(node, context):
+    if not may_request_tokens(node, context):
         return refuse(request, Refusal(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED), context.version)
     return node.controller.submit(request, context)
 

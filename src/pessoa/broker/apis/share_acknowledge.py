@@ -53,7 +53,7 @@ async def _acknowledge(
         key = check_request(broker, request.group_id, request.member_id)
         shares.sessions.plan_acknowledge(key, request.share_session_epoch)
     except Refusal as refusal:
-        return _failed(refusal)
+        return _error_response(refusal)
     asked = acknowledgements_of(request.topics)
     denied = denied_topics(broker, context, [topic_id for topic_id, _ in asked])
     try:
@@ -111,7 +111,7 @@ def _partition_data(broker: BrokerServices, shared: SharedPartition, outcome: Ou
     )
 
 
-def _failed(refusal: Refusal) -> ShareAcknowledgeResponse:
+def _error_response(refusal: Refusal) -> ShareAcknowledgeResponse:
     from pessoa.wire.api.share_acknowledge import ShareAcknowledgeResponse
 
     return ShareAcknowledgeResponse(
@@ -125,7 +125,7 @@ def _failed(refusal: Refusal) -> ShareAcknowledgeResponse:
 
 
 def refuse(request: ShareAcknowledgeRequest, refusal: Refusal, version: int) -> Message:
-    return _failed(refusal)
+    return _error_response(refusal)
 
 
 ROW = ApiRow(

@@ -74,7 +74,7 @@ async def _fetch(broker: BrokerServices, context: RequestContext, request: Share
         if refusal.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             # Its member will ask again at once.
             await broker.clock.wait_ms(max(0, request.max_wait_ms))
-        return _failed(refusal)
+        return _error_response(refusal)
     asked = acknowledgements_of([topic for topic, one in zip(request.topics, named, strict=True) if one.acknowledges])
     denied = denied_topics(broker, context, [topic_id for topic_id, _ in (*plan.partitions, *asked)])
     found: dict[SharedPartition, PartitionData] = {}
@@ -105,15 +105,15 @@ def _limits(broker: BrokerServices, context: RequestContext, request: ShareFetch
     return _Limits(request.max_wait_ms, min(request.min_bytes, max_bytes), max_bytes, fetches)
 
 
-class _Named(NamedTuple):
-    """What a request says of one topic."""
+class _RequestedTopic(NamedTuple):
+    """One topic of a request, with its partitions."""
 
     partitions: list[SharedPartition]
     acknowledges: bool
 
 
-def _named_of(topic: FetchTopic) -> _Named:
-    return _Named(
+def _named_of(topic: FetchTopic) -> _RequestedTopic:
+    return _RequestedTopic(
         [(topic.topic_id, one.partition_index) for one in topic.partitions],
         any(one.acknowledgement_batches for one in topic.partitions),
     )
@@ -124,7 +124,7 @@ def _plan(
     context: RequestContext,
     request: ShareFetchRequest,
     key: SessionKey,
-    named: Sequence[_Named],
+    named: Sequence[_RequestedTopic],
 ) -> FetchPlan:
     wanted = [partition for one in named for partition in one.partitions]
     forgotten = [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions]
@@ -151,8 +151,9 @@ async def _find(
     limits: _Limits,
     denied: frozenset[Uuid],
 ) -> dict[SharedPartition, PartitionData]:
-    """Acquire records, or wait for them; for no longer than the session lasts. A member without one would
-    keep the records until their locks end, and this broker the share partitions for ever."""
+    """Return the acquired records, after waiting for them if there are none, but no longer than the share session
+    lasts. A member without a session would keep the records until their locks time out, and this broker the share
+    partitions for ever."""
     from pessoa.broker.share.share_reads import failed, renewed, target_of, why_gone
     from pessoa.broker.share.share_waiting import Change
 
@@ -169,7 +170,7 @@ async def _find(
                 found_now = _in_slices(targets, partial(renewed, broker, key.group_id, denied))
             else:
                 found_now = _in_slices(plan.partitions, partial(target_of, broker, key.group_id, denied))
-            look = await _look(found_now, limits, change if is_large else None)
+            look = await _examine_targets(found_now, limits, change if is_large else None)
             targets, is_over = look.targets, clock.monotonic_ms() >= deadline_ms
             if is_over or look.is_urgent or look.size >= max(1, limits.min_bytes):
                 if context.charge is not None and not context.charge.admits_fetch(0):
@@ -192,7 +193,7 @@ async def _find(
     return {}
 
 
-class _Look(NamedTuple):
+class _ExaminedTargets(NamedTuple):
     targets: list[Target]
     # A target has an error, which the response must carry at once.
     is_urgent: bool
@@ -200,8 +201,9 @@ class _Look(NamedTuple):
     size: int
 
 
-async def _look(found: AsyncIterator[Target], limits: _Limits, change: Change | None) -> _Look:
-    """Look at the targets; `change` watches each before it is looked at."""
+async def _examine_targets(found: AsyncIterator[Target], limits: _Limits, change: Change | None) -> _ExaminedTargets:
+    """Return the targets, and how many bytes could be acquired from them; `change` watches each before it is
+    examined."""
     from pessoa.broker.share.share_reads import available_bytes, why_gone
 
     targets: list[Target] = []
@@ -213,7 +215,7 @@ async def _look(found: AsyncIterator[Target], limits: _Limits, change: Change | 
         is_urgent = is_urgent or why_gone(target).is_error
         if size < max(1, limits.min_bytes):
             size += available_bytes(target, limits.max_bytes)
-    return _Look(targets, is_urgent, size)
+    return _ExaminedTargets(targets, is_urgent, size)
 
 
 async def _acquire(
@@ -224,7 +226,7 @@ async def _acquire(
     limits: _Limits,
     began_ms: int,
 ) -> tuple[dict[SharedPartition, PartitionData], bool]:
-    """Return what was acquired, and whether any records were passed that no member may get."""
+    """Return the acquired records, and whether any records were skipped that no member may get."""
     from pessoa.broker.share.share_reads import acquire, may_acquire, next_offset
     from pessoa.share.acquisition import AcquireMode, AcquireRequest
 
@@ -312,7 +314,7 @@ async def _response(
     )
 
 
-def _failed(refusal: Refusal) -> ShareFetchResponse:
+def _error_response(refusal: Refusal) -> ShareFetchResponse:
     from pessoa.wire.api.share_fetch import ShareFetchResponse
 
     return ShareFetchResponse(
@@ -326,7 +328,7 @@ def _failed(refusal: Refusal) -> ShareFetchResponse:
 
 
 def refuse(request: ShareFetchRequest, refusal: Refusal, version: int) -> Message:
-    return _failed(refusal)
+    return _error_response(refusal)
 
 
 ROW = ApiRow(

@@ -37,13 +37,15 @@ def handle(broker: BrokerServices, context: RequestContext, request: ShareGroupD
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     refused = [share_group_error(name, error, error.text) for name in group_ids if name in denied]
 
-    def shown(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
+    def complete_response(response: ShareGroupDescribeResponse) -> ShareGroupDescribeResponse:
         if request.include_authorized_operations:
             show_operations(broker, context, response.groups)
         response.groups = refused + refuse_hidden_topics(broker, context, response.groups, _topics, share_group_error)
         return response
 
-    return then(broker.groups.share.describe([name for name in group_ids if name not in denied], context), shown)
+    return then(
+        broker.groups.share.describe([name for name in group_ids if name not in denied], context), complete_response
+    )
 
 
 def _topics(group: DescribedGroup) -> list[str]:

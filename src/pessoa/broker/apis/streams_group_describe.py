@@ -37,13 +37,15 @@ def handle(broker: BrokerServices, context: RequestContext, request: StreamsGrou
     error = ErrorCode.GROUP_AUTHORIZATION_FAILED
     refused = [streams_group_error(name, error, error.text) for name in group_ids if name in denied]
 
-    def shown(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
+    def complete_response(response: StreamsGroupDescribeResponse) -> StreamsGroupDescribeResponse:
         if request.include_authorized_operations:
             show_operations(broker, context, response.groups)
         response.groups = refused + refuse_hidden_topics(broker, context, response.groups, _topics, streams_group_error)
         return response
 
-    return then(broker.groups.streams.describe([name for name in group_ids if name not in denied], context), shown)
+    return then(
+        broker.groups.streams.describe([name for name in group_ids if name not in denied], context), complete_response
+    )
 
 
 def _topics(group: DescribedGroup) -> list[str]:

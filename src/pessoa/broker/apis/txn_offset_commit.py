@@ -39,7 +39,7 @@ async def handle(broker: BrokerServices, context: RequestContext, request: TxnOf
     refused, allowed = copy(request), copy(request)
     refused.topics = [topic for topic in request.topics if topic.name in denied]
     allowed.topics = [topic for topic in request.topics if topic.name not in denied]
-    answer = _refused(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    answer = _error_response(refused, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if allowed.topics:
         answer.topics += (await _commit(broker, context, allowed)).topics
     return answer
@@ -49,18 +49,18 @@ async def _commit(
     broker: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
     try:
-        guard = await _verified(broker, context, request)
+        guard = await _verify_transaction(broker, context, request)
     except Refusal as refusal:
-        return _refused(request, refusal.code)
+        return _error_response(request, refusal.code)
     reply = broker.groups.offsets.commit_in_transaction(request, context, guard)
     return reply if isinstance(reply, Message) else await reply
 
 
 def refuse(request: TxnOffsetCommitRequest, refusal: Refusal, version: int) -> Message:
-    return _refused(request, refusal.code)
+    return _error_response(request, refusal.code)
 
 
-async def _verified(
+async def _verify_transaction(
     broker: BrokerServices, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> VerificationGuard | None:
     """Return the guard that admits a batch of this transaction to the group's partition of `__consumer_offsets`. Raises
@@ -98,7 +98,7 @@ async def _verified(
     return guard
 
 
-def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+def _error_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     from pessoa.wire.api.txn_offset_commit import (
         TxnOffsetCommitResponse,
         TxnOffsetCommitResponsePartition,

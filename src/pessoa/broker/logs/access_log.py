@@ -38,7 +38,7 @@ _TITLES = {int(one): one.title for one in ApiKey}
 
 
 class AccessLog:
-    """`name_of` finds the name of a topic by its id."""
+    """Logs requests. `name_of` returns the name of a topic by its id."""
 
     def __init__(self, writer: LogWriter, name_of: Callable[[Uuid], str | None], *, failed_only: bool) -> None:
         self.writer = writer

@@ -59,7 +59,7 @@ _CONFIG_RESOURCES: Mapping[int, str] = {int(one): one.name for one in ConfigReso
 
 
 class AuditLog:
-    """`close()` writes what was counted and not written."""
+    """Logs changes and logins. `close()` writes what was counted and not written."""
 
     def __init__(self, writer: LogWriter, clock: Clock) -> None:
         self.writer = writer
@@ -128,7 +128,7 @@ class _Audit:
 
 
 def _codes(struct: Struct) -> Iterator[int]:
-    """Every error code of a response, also those that say that a part of the request has succeeded."""
+    """Yield every error code of a response, NONE included."""
     for field in struct.fields:
         value = getattr(struct, field.name)
         if field.struct is not None:
@@ -139,18 +139,18 @@ def _codes(struct: Struct) -> Iterator[int]:
 
 
 def describe(struct: Struct, *, is_of_acls: bool) -> Iterator[dict[str, JsonValue]]:
-    """The fields that may be shown, and the parts of a request that have such: at most `MAX_ITEMS` items at a time,
-    each time with the fields that stand beside the lists."""
-    return (part for part, _ in _described(struct, is_of_acls))
+    """Yield the shown fields of a request in parts of at most `MAX_ITEMS` list items, each part with the fields beside
+    the lists."""
+    return (part for part, _ in _describe_in_parts(struct, is_of_acls))
 
 
-def _described(struct: Struct, is_of_acls: bool) -> Iterator[tuple[dict[str, JsonValue], int]]:
+def _describe_in_parts(struct: Struct, is_of_acls: bool) -> Iterator[tuple[dict[str, JsonValue], int]]:
     """Yield the shown fields of a struct in parts of at most `MAX_ITEMS` list items, each with its item count."""
     beside: dict[str, JsonValue] = {}
     for field in struct.fields:
         value = getattr(struct, field.name)
         if field.struct is None and field.name in _SHOWN and value is not None and not isinstance(value, list):
-            beside[field.name] = _shown(field.name, value, is_of_acls)
+            beside[field.name] = _shown_value(field.name, value, is_of_acls)
     part, count = dict(beside), 0
     for name, item, size in _items(struct, is_of_acls):
         if count and count + size > MAX_ITEMS:
@@ -164,7 +164,7 @@ def _described(struct: Struct, is_of_acls: bool) -> Iterator[tuple[dict[str, Jso
 
 
 def _items(struct: Struct, is_of_acls: bool) -> Iterator[tuple[str, JsonValue, int]]:
-    """The items of a struct's lists: the list's name, the description, and how many items are in it."""
+    """Yield the items of a struct's lists: the list's name, the description, and the number of items in it."""
     for field in struct.fields:
         value = getattr(struct, field.name)
         if value is None or (field.struct is None and (field.name not in _SHOWN or not isinstance(value, list))):
@@ -173,10 +173,10 @@ def _items(struct: Struct, is_of_acls: bool) -> Iterator[tuple[str, JsonValue, i
             if field.struct is None:
                 yield field.name, shortened(str(one)), 1
             else:
-                yield from ((field.name, part, size) for part, size in _described(one, is_of_acls))
+                yield from ((field.name, part, size) for part, size in _describe_in_parts(one, is_of_acls))
 
 
-def _shown(name: str, value: Any, is_of_acls: bool) -> JsonValue:
+def _shown_value(name: str, value: Any, is_of_acls: bool) -> JsonValue:
     if name.startswith("resource_type"):
         return (_ACL_RESOURCES if is_of_acls else _CONFIG_RESOURCES).get(value, str(value))
     if name == "operation" and is_of_acls:

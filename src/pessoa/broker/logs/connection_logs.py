@@ -29,7 +29,7 @@ _FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class Referrer(NamedTuple):
-    """The service that a client id stands for, and what of it: a connector, a query, a broker, a group."""
+    """The service that a client id belongs to, and its part: a connector, a query, a broker, a group."""
 
     service: str
     name: str | None

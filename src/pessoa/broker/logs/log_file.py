@@ -62,7 +62,7 @@ class LogFile:
         return f"<LogFile {self.path}: {self._buffered_bytes} bytes to write, {self.dropped} lines dropped{state}>"
 
     def append(self, line: bytes) -> None:
-        """Take a line. Where the buffer is empty any line is taken, however long: its size alone drops none."""
+        """Add a line to the buffer, or drop it if the buffer is full; an empty buffer takes a line of any size."""
         if self._is_abandoned:
             return
         if self._lines and self._buffered_bytes + len(line) > MAX_BUFFERED_BYTES:
@@ -77,7 +77,7 @@ class LogFile:
             self._timer = self._clock.call_after_ms(FLUSH_MS, self.flush)
 
     def flush(self) -> None:
-        """Write what was collected, or try again later."""
+        """Write the buffered lines; if that fails, they stay for the next attempt."""
         self._stop_timer()
         if not self._lines:
             return
@@ -99,13 +99,13 @@ class LogFile:
             self.append(self._render_dropped(unsaid))
 
     def close(self) -> None:
-        """Write what there is, once; the file may be opened again by the next line."""
+        """Write the buffered lines, in one attempt; the next line opens the file again."""
         self.flush()
         self._stop_timer()
         self._forget_file()
 
     def abandon(self) -> None:
-        """Write nothing more."""
+        """Drop the buffered lines, and take no more."""
         self._is_abandoned = True
         self._lines.clear()
         self._buffered_bytes = 0
@@ -120,7 +120,7 @@ class LogFile:
         self._file.append(data)
 
     def _rotate(self) -> None:
-        """The oldest file goes, the others move up by one, and a new one begins."""
+        """Remove the oldest file, rename the others, and begin a new one."""
         self._forget_file()
         names = [self.path, *(f"{self.path}.{number}" for number in range(1, self._rotation.max_files))]
         self._disk.remove(names[-1], missing_ok=True)

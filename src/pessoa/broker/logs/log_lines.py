@@ -28,7 +28,7 @@ def shortened(text: str) -> str:
 
 
 def cut_names(value: JsonValue) -> JsonValue:
-    """The value with all names in it cut to `LONGEST_CUT_NAME`."""
+    """Return the value with all names in it shortened to `LONGEST_CUT_NAME`."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST_CUT_NAME else value[: LONGEST_CUT_NAME - 1] + "…"
     if isinstance(value, list):
@@ -41,12 +41,14 @@ def render_json(entry: Entry) -> bytes:
 
 
 def render_text(entry: Entry) -> bytes:
-    """The time, then the other values with their names; what an entry does not know is left out."""
-    parts = [f"{name}={_word(value)}" for name, value in entry.items() if name != "time" and value is not None]
+    """Return the line of an entry: the time, then `name=value` for each value that is not None."""
+    parts = [
+        f"{name}={_quote_if_needed(value)}" for name, value in entry.items() if name != "time" and value is not None
+    ]
     return " ".join([str(entry["time"]), *parts]).encode("utf-8", "replace") + b"\n"
 
 
-def _word(value: JsonValue) -> str:
+def _quote_if_needed(value: JsonValue) -> str:
     text = value if isinstance(value, str) else _encode(value)
     if text and text.isprintable() and not set(text) & _QUOTED:
         return text
@@ -57,7 +59,7 @@ _QUOTED = frozenset(' "=\\')
 
 
 class TimeText:
-    """Renders milliseconds since 1970 as UTC. The seconds are rendered once each."""
+    """Renders milliseconds since 1970 as UTC, with the text of the last second cached."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -75,8 +77,8 @@ class TimeText:
 
 
 class EscapingFormatter(logging.Formatter):
-    """Python's formatter, with every record on lines of its own making: what is not printable in a message is escaped,
-    and the lines of a traceback begin with a bar, so that none can pass for a record."""
+    """Python's formatter, made safe against forged lines: unprintable characters of a message are escaped, and the
+    lines of a traceback begin with a bar."""
 
     def format(self, record: logging.LogRecord) -> str:
         first, *others = super().format(record).split("\n")

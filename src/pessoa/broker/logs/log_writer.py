@@ -35,7 +35,7 @@ class LogWriter:
         self.file.append(self._line(entry))
 
     def write_names(self, entry: dict[str, JsonValue]) -> None:
-        """Write an entry that consists of names; if its line is too long, they are cut."""
+        """Write an entry that consists of names; if its line is too long, they are shortened."""
         line = self._line(entry)
         if len(line) > MAX_LINE_BYTES:
             line = self._line({name: cut_names(value) for name, value in entry.items()})

@@ -60,7 +60,7 @@ _nodes: list[NodeLogs] = []
 
 
 def _show_levels() -> None:
-    """Give the loggers of logs, but those that were changed by hand, the levels that the settings of all nodes mean."""
+    """Set the levels of the logs' loggers by the settings of all nodes, except those that were changed by hand."""
     named = frozenset[str]().union(*(one.named for one in tuple(_nodes)))
     for name, (logger, level) in _LOGGERS.items():
         if logger.name not in log_levels.changed:
@@ -72,7 +72,7 @@ def _show_levels() -> None:
 
 
 def _forget_levels(names: Iterable[str]) -> None:
-    """Let the settings say again whether these logs are on."""
+    """Let the settings decide again whether these logs are on."""
     for name in names:
         logger = AUTHORIZER_LOGGER if name == AUTHORIZER else _LOGGERS[name][0].name
         if logger in log_levels.changed:
@@ -80,7 +80,7 @@ def _forget_levels(names: Iterable[str]) -> None:
 
 
 class NodeLogs:
-    """A stage of a node's start."""
+    """The logs of a node; a stage of its start."""
 
     def __init__(self, node: NodeContext) -> None:
         self._node = node
@@ -102,7 +102,7 @@ class NodeLogs:
 
     @property
     def dropped(self) -> int:
-        """How many lines found no place, in all logs."""
+        """How many lines were dropped, in all logs."""
         return sum(one.file.dropped for one in self._writers.values())
 
     async def close(self) -> None:
@@ -130,7 +130,7 @@ class NodeLogs:
     # What is on.
 
     def _configure(self, config: BrokerConfig) -> None:
-        """Logs follow the setting where it has changed; what was changed by hand elsewhere stays."""
+        """Switch the logs on and off whose setting has changed; a level that was changed by hand elsewhere stays."""
         before, self.named = self.named, frozenset(config.pessoa_logs)
         _forget_levels(before ^ self.named)
         self._refresh()
@@ -153,7 +153,7 @@ class NodeLogs:
             self._watch(self._level)
 
     def _level(self, name: str) -> int:
-        """The level of a log on this node."""
+        """Return the level of a log on this node."""
         logger, level = _LOGGERS[name]
         return log_levels.changed.get(logger.name, level if name in self.named else OFF)
 
@@ -167,7 +167,7 @@ class NodeLogs:
         self._handle(AUTHORIZER, _authorizer, 0 if AUTHORIZER in self.named else None)
 
     def _watcher(self, name: str, level: int) -> Watcher | None:
-        """The watcher of a log of requests; None where the log is off."""
+        """Return the watcher of a log of requests; None if the log is off."""
         if name == AUDIT and self._audit is not None:
             self._audit.close()
             self._audit = None
@@ -186,7 +186,7 @@ class NodeLogs:
         return AgentLog(writer) if name == AGENT else ReferrerLog(writer)
 
     def _handle(self, name: str, logger: logging.Logger, level: int | None) -> None:
-        """Write what a logger says from this level on to the file of a log; None: do not."""
+        """Write the records of a logger from this level on to the file of a log; None: stop writing them."""
         handler = self._handlers.pop(name, None)
         if handler is not None:
             logger.removeHandler(handler)
@@ -215,5 +215,6 @@ class NodeLogs:
 
 
 def logs_directory(config: BrokerConfig) -> str:
-    """Beside the data, not in it: a directory that is no partition's keeps Apache Kafka from starting there."""
+    """Return the directory of the logs: beside the data, since a directory in it that is no partition keeps Apache
+    Kafka from starting there."""
     return config.pessoa_logs_dir or config.log_dirs[0].rstrip("/") + ".logs"

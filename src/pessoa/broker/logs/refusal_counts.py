@@ -26,41 +26,41 @@ class RefusalCounts:
         self._writer = writer
         self._clock = clock
         # The last refusal that is not written, and the number of such.
-        self._counted: dict[tuple[str, ...], tuple[dict[str, JsonValue], int]] = {}
+        self._counts: dict[tuple[str, ...], tuple[dict[str, JsonValue], int]] = {}
         self._timer: Timer | None = None
         self._interval_ms = COUNTED_MS
 
     def __repr__(self) -> str:
-        return f"<RefusalCounts: {sum(count for _, count in self._counted.values())} to write>"
+        return f"<RefusalCounts: {sum(count for _, count in self._counts.values())} to write>"
 
     def note(self, key: tuple[str, ...], entry: dict[str, JsonValue]) -> None:
-        if key not in self._counted and len(self._counted) >= MAX_KEYS:
+        if key not in self._counts and len(self._counts) >= MAX_KEYS:
             key = _OTHERS
-        _, count = self._counted.get(key, (entry, -1))
-        self._counted[key] = (entry, count + 1)
+        _, count = self._counts.get(key, (entry, -1))
+        self._counts[key] = (entry, count + 1)
         if count < 0:
             self._writer.write_names(entry)
         if self._timer is None:
             self._timer = self._clock.call_after_ms(COUNTED_MS, self._write_counts)
 
     def close(self) -> None:
-        """Write what was counted."""
+        """Write the counts that were not written."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._write()
-        self._counted.clear()
+        self._counts.clear()
 
     def _write_counts(self) -> None:
         self._write()
-        self._counted = {key: (entry, 0) for key, (entry, count) in self._counted.items() if count}
-        if self._counted:
+        self._counts = {key: (entry, 0) for key, (entry, count) in self._counts.items() if count}
+        if self._counts:
             self._interval_ms = min(2 * self._interval_ms, LONGEST_MS)
             self._timer = self._clock.call_after_ms(self._interval_ms, self._write_counts)
         else:
             self._interval_ms, self._timer = COUNTED_MS, None
 
     def _write(self) -> None:
-        for entry, count in self._counted.values():
+        for entry, count in self._counts.values():
             if count:
                 self._writer.write_names({**entry, "count": count})

@@ -40,7 +40,7 @@ class BoundedStderr(logging.StreamHandler[TextIO]):
         return f"<BoundedStderr of {len(self._kinds)} kinds of lines>"
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called with the handler's lock held."""
+        """Write the record, unless such lines come too often. Called with the handler's lock held."""
         max_lines = MAX_LINES if record.levelno >= logging.WARNING else MAX_INFO_LINES
         key = (record.name, str(record.msg))
         if key not in self._kinds and len(self._kinds) >= MAX_KINDS:

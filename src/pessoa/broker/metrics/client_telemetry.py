@@ -77,8 +77,8 @@ class Software(NamedTuple):
 
 class ClientInstance:
     __slots__ = (
-        "_asked_ms",
         "_pushed_ms",
+        "_subscribed_ms",
         "attributes",
         "connection_id",
         "expires_ms",
@@ -102,28 +102,29 @@ class ClientInstance:
         self.expires_ms = 0
         self.is_terminating = False
         self.last_error = ErrorCode.NONE
-        self._asked_ms = self._pushed_ms = _NEVER_MS
+        self._subscribed_ms = self._pushed_ms = _NEVER_MS
 
     def __repr__(self) -> str:
         return f"<ClientInstance {self.id} of {self.attributes.get('client_id')!r}: {self.wanted!r}>"
 
-    def may_ask(self, now_ms: int) -> bool:
-        if now_ms - max(self._asked_ms, self._pushed_ms) < self.wanted.interval_ms:
+    def may_subscribe(self, now_ms: int) -> bool:
+        if now_ms - max(self._subscribed_ms, self._pushed_ms) < self.wanted.interval_ms:
             return False
-        self._asked_ms = now_ms
+        self._subscribed_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """The first push after the subscription was asked for may come at any time: clients spread them by chance."""
-        if self._asked_ms <= self._pushed_ms and now_ms - self._pushed_ms < self.wanted.interval_ms:
+        """Return whether a push is allowed now. The first one after the subscription was fetched may come at any time:
+        clients spread them at random."""
+        if self._subscribed_ms <= self._pushed_ms and now_ms - self._pushed_ms < self.wanted.interval_ms:
             return False
         self._pushed_ms = now_ms
         return True
 
 
 class ClientTelemetry:
-    """Of one broker. `port_of` finds the port of the client of a connection. A watcher of ApiVersions, where clients
-    say what software they are."""
+    """The telemetry clients of one broker. `port_of` returns the client's port of a connection. It watches ApiVersions,
+    where clients name their software."""
 
     def __init__(
         self, clock: Clock, new_uuid: Callable[[], Uuid], max_bytes: int, port_of: Callable[[int], str]
@@ -183,14 +184,14 @@ class ClientTelemetry:
         if instance_id == ZERO_UUID:
             instance_id = self._new_uuid()
         instance = self._instance(instance_id, context, now_ms)
-        if not instance.may_ask(now_ms) and instance.last_error not in _ASK_AGAIN:
+        if not instance.may_subscribe(now_ms) and instance.last_error not in _ASK_AGAIN:
             self.throttle_count += 1
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         instance.last_error = ErrorCode.NONE
         return instance
 
     async def push(self, request: PushTelemetryRequest, context: RequestContext) -> ErrorCode:
-        """Take what a client has pushed. Return what is wrong with it, or NONE."""
+        """Take over the pushed metrics of a client; return the error, or NONE."""
         if request.client_instance_id in _RESERVED:
             return ErrorCode.INVALID_REQUEST
         now_ms = self._now_ms()

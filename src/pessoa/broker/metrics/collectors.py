@@ -103,7 +103,8 @@ def collect_topics(topics: dict[str, TopicCounts], image: MetadataImage, out: Ex
 
 
 async def collect_quotas(services: BrokerServices, out: Exposition) -> None:
-    """Client ids are what clients say, and there may be very many: those that use most are shown."""
+    """Write the quota metrics of the entities that use the most: client ids are chosen by clients, and there may be
+    very many."""
     if services.throttling is None:
         return
     readings, most = services.throttling.readings(), list[Reading]()
@@ -129,7 +130,7 @@ def collect_telemetry(telemetry: ClientTelemetry, out: Exposition) -> None:
 
 
 async def pushed_lines(telemetry: ClientTelemetry, now_ms: int) -> str:
-    """What clients have pushed, as it stands on the page."""
+    """Return the metrics that clients have pushed, as lines of the page."""
     telemetry.pushed.forget_old(now_ms)
     by_family: dict[str, list[str]] = {}
     for client_lines in telemetry.pushed.lines_of_clients():

@@ -19,7 +19,7 @@ _LONGEST_LABEL = 256
 
 
 class Exposition:
-    """Samples by family; a name that is in no table is a mistake of ours."""
+    """Samples by family; a family that is in no table is a bug."""
 
     def __init__(self, dialect: str = JMX_EXPORTER) -> None:
         self._samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
@@ -32,7 +32,7 @@ class Exposition:
         self.add_labelled(name, value, label_text(**labels) if labels else "")
 
     def add_labelled(self, name: str, value: float, labels: str, suffix: str = "") -> None:
-        """`labels` is a `label_text`; many samples have the same."""
+        """Add a sample. `labels` is a `label_text`, which many samples share."""
         self._samples[name].append(f"{self._names[name]}{suffix}{labels} {value!r}\n")
 
     def lines(self) -> Iterator[str]:
@@ -51,11 +51,11 @@ def confluent_name(name: str) -> str:
 
 
 def label_text(**labels: str | int) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items()) + "}"
+    return "{" + ",".join(f'{name}="{_escape_label(str(value))}"' for name, value in labels.items()) + "}"
 
 
 @lru_cache(maxsize=4096)
-def _escaped(value: str) -> str:
-    """Control characters as Python writes them; then as the format wants it."""
+def _escape_label(value: str) -> str:
+    """Return the label value with control characters as Python writes them, and then escaped for the format."""
     shown = value if len(value) <= _LONGEST_LABEL else value[: _LONGEST_LABEL - 1] + "…"
     return printable(shown).replace("\\", "\\\\").replace('"', '\\"')

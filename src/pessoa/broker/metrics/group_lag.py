@@ -104,13 +104,17 @@ async def _end_offsets(broker: BrokerServices, wanted: Iterable[TopicPartition])
         partition = None if image is None else image.partitions.get(index)
         if partition is not None and partition.leader >= 0:
             elsewhere[partition.leader].append((topic, index))
-    for answers in await asyncio.gather(*(_ask(broker, leader, some) for leader, some in elsewhere.items())):
+    for answers in await asyncio.gather(
+        *(_fetch_high_watermarks(broker, leader, some) for leader, some in elsewhere.items())
+    ):
         found |= answers
     return found
 
 
-async def _ask(broker: BrokerServices, leader: int, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The high watermarks of partitions that another broker leads; none if it does not answer."""
+async def _fetch_high_watermarks(
+    broker: BrokerServices, leader: int, partitions: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return the high watermarks of partitions that another broker leads; none if it does not answer."""
     channel = broker.peers.channel_to(leader, _PURPOSE)
     if channel is None:
         return {}

@@ -46,10 +46,10 @@ MakePage: TypeAlias = Callable[[], Awaitable[Page]]
 
 class Guard(Protocol):
     def secure(self, inner: asyncio.BufferedProtocol) -> asyncio.BufferedProtocol:
-        """The connection with TLS around it."""
+        """Return the connection with TLS around it."""
 
     async def refusal(self, path: str, authorization: str | None, host: str) -> Page | None:
-        """What a request gets in place of a page; None lets it in. `host` is the address that it comes from."""
+        """Return the error page for a request that is not allowed; None if it is. `host` is the client's address."""
 
 
 def text_page(status: int, text: str) -> Page:
@@ -57,7 +57,7 @@ def text_page(status: int, text: str) -> Page:
 
 
 class SharedPage:
-    """A page that costs something: made once for all requests that wait for it, and served again for `REUSED_MS`."""
+    """A page that is expensive to make: made once for all requests that wait for it, and reused for `REUSED_MS`."""
 
     def __init__(self, make: MakePage, clock: Clock) -> None:
         self._make = make
@@ -132,8 +132,8 @@ class HttpEndpoint:
             one.abort()
 
     def admit(self, connection: _Connection) -> None:
-        """Take a connection, and close one if they are too many: the oldest that has not asked, which may be this, or
-        before this one the oldest that does not read its page."""
+        """Add a connection, and close one if there are too many: the oldest that has not sent a request, which may be
+        this one, or before this one the oldest that does not read its page."""
         silent = next((one for one in self.connections if not one.has_request_head), None)
         slow = next((one for one in self.connections if one.is_answered), None)
         self.connections[connection] = None
@@ -152,12 +152,12 @@ class _Connection(asyncio.BufferedProtocol):
 
     @property
     def has_request_head(self) -> bool:
-        """Whether it has sent the whole head of a request."""
+        """Whether the client has sent the whole head of a request."""
         return self._task is not None
 
     @property
     def is_answered(self) -> bool:
-        """Whether its page is written; what remains is the client's to read."""
+        """Whether the page is written, so that only the client has to read it."""
         return self._task is not None and self._task.done()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -229,7 +229,7 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 def _header(lines: Iterable[str], name: str) -> str | None:
-    """The value of a header, None without it."""
+    """Return the value of a header; None if it is missing."""
     for line in lines:
         found, _, value = line.partition(":")
         if found.lower() == name:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class MetadataCounts:
-    """A subscriber of a node's metadata."""
+    """Counts the ISR shrinks, ISR expands and unclean elections in the metadata deltas of a node."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id

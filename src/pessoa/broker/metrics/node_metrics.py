@@ -170,15 +170,15 @@ class NodeMetrics:
         return None if role is None else role.services
 
     def _idle_share(self) -> float:
-        """Of the time since the last page, the part in which this process did not compute."""
+        """Return the share of the time since the last page in which this process did not use the CPU."""
         cpu_s, wall_s = time.process_time(), time.monotonic()
         busy_s, passed_s = cpu_s - self._cpu_s, wall_s - self._wall_s
         self._cpu_s, self._wall_s = cpu_s, wall_s
         return 1.0 if passed_s <= 0 else round(min(1.0, max(0.0, 1 - busy_s / passed_s)), 4)
 
     async def _make_health(self) -> Page:
-        """200 where this node does what it is there for: a broker that is not fenced, a controller that hears of the
-        quorum's leader."""
+        """Return 200 if the node works: a broker that is not fenced, a controller that knows the leader of the
+        quorum."""
         from pessoa.broker.metrics import collectors
 
         config, quorum = self._node.config.current, self._broker.quorum

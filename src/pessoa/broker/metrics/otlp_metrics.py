@@ -31,7 +31,7 @@ _MOST_ATTRIBUTES = 16
 
 
 class MalformedMetrics(Exception):
-    """What was pushed is no `MetricsData`, or has too many fields."""
+    """The pushed bytes are not a `MetricsData`, or have too many fields."""
 
 
 class Point(NamedTuple):
@@ -49,14 +49,14 @@ Span = tuple[int, int]
 
 
 def read_points(data: bytes) -> Iterator[Point]:
-    """Raises MalformedMetrics."""
+    """Yield the data points. Raises MalformedMetrics."""
     return _Reader(data).points()
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._left = MOST_FIELDS
+        self._fields_left = MOST_FIELDS
 
     def points(self) -> Iterator[Point]:
         for _, resource_metrics in self._messages((0, len(self._data)), 1):
@@ -137,11 +137,12 @@ class _Reader:
                 yield number, (start, end)
 
     def _fields(self, span: Span) -> Iterator[tuple[int, int, int, int]]:
-        """The number and the kind of each field; for a varint its value, otherwise where its bytes begin and end."""
+        """Yield the number and the wire type of each field; for a varint its value, otherwise the range of its
+        bytes."""
         position, last = span
         while position < last:
-            self._left -= 1
-            if self._left < 0:
+            self._fields_left -= 1
+            if self._fields_left < 0:
                 raise MalformedMetrics(f"it has more than {MOST_FIELDS} fields")
             tag, position = self._varint(position, last)
             number, kind = tag >> 3, tag & 7

@@ -103,7 +103,7 @@ class PageGuard:
         return False
 
     def _credentials(self, name: str) -> dict[str, StoredCredential]:
-        """What this node knows of a user, by mechanism."""
+        """Return the stored credentials of a user, by mechanism."""
         known = self._node.publisher.image.scram.credentials
         found = ((mechanism, known.get((name, number))) for mechanism, number in NUMBERS.items())
         return {mechanism: stored for mechanism, stored in found if stored is not None}

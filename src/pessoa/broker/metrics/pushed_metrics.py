@@ -112,9 +112,9 @@ class PushedMetrics:
         return f"<PushedMetrics: {self._sample_count} samples of {len(self._clients)} clients>"
 
     def put(self, instance_id: Uuid, labels: dict[str, str], push: Push, now_ms: int, expires_ms: int) -> None:
-        """Show this of a client from now on: counters grow, everything else is replaced."""
+        """Show the pushed metrics of a client: counters are added up, all others replaced."""
         self.forget_old(now_ms)
-        client = self._take(instance_id) or _Client()
+        client = self._remove_client(instance_id) or _Client()
         client.replace(push)
         client.labels = label_text(**labels)[:-1]
         client.expires_ms = expires_ms
@@ -122,20 +122,20 @@ class PushedMetrics:
         self._sample_count += len(client.values)
         self._text_size += client.text_size
         while self._sample_count > MOST_SAMPLES or self._text_size > MOST_TEXT:
-            self._take(next(iter(self._clients)))
+            self._remove_client(next(iter(self._clients)))
             self.evicted_count += 1
 
     def forget_old(self, now_ms: int) -> None:
         for instance_id in [one for one, client in self._clients.items() if client.expires_ms <= now_ms]:
-            self._take(instance_id)
+            self._remove_client(instance_id)
 
     def lines_of_clients(self) -> Iterator[list[tuple[str, str]]]:
-        """The lines of the page, client by client, each with its family."""
+        """Yield the lines of the page, client by client, each line with its family."""
         for client in list(self._clients.values()):
             samples = client.values.items()
             yield [(family, f"{family}{client.labels}{labels} {value!r}\n") for (family, labels), value in samples]
 
-    def _take(self, instance_id: Uuid) -> _Client | None:
+    def _remove_client(self, instance_id: Uuid) -> _Client | None:
         client = self._clients.pop(instance_id, None)
         if client is not None:
             self._sample_count -= len(client.values)
@@ -150,7 +150,7 @@ def family_text(family: str, lines: list[str]) -> str:
 
 @lru_cache(maxsize=4096)
 def family_name(name: str, *, is_counter: bool) -> str:
-    """The name that a metric of a client has on the page. Only counters end in `_total`."""
+    """Return the name of a client's metric on the page. Only counters end in `_total`."""
     family = _not_allowed.sub("_", name)
     if not family.startswith(_KAFKAS):
         family = _OTHERS + family

@@ -22,7 +22,7 @@ class RecentAverage:
         self._current = count + 1, total + value, max(most, value)
 
     def read(self, now_ms: int) -> tuple[float, int]:
-        """The average and the largest; zeros where nothing was measured."""
+        """Return the average and the maximum; zeros if nothing was measured."""
         self._turn(now_ms)
         (count, total, most), before = self._current, self._previous
         count, total = count + before[0], total + before[1]

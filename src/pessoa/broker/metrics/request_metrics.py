@@ -70,8 +70,8 @@ class TopicCounts:
 
 
 class ApiCounts:
-    """Times are kept apart by whether a request was answered at once, where they are all of one kind: `at_once`; those
-    of requests that waited are in `waited`, their parts in `served` (by the handler) and `waiting` (for others)."""
+    """The counts and times of one API. The times of requests that were answered at once are in `at_once`; those of
+    requests that waited in `waited`, divided into `served` (in the handler) and `waiting` (after it)."""
 
     __slots__ = ("at_once", "by_version", "errors", "served", "throttled", "title", "waited", "waiting")
 
@@ -87,7 +87,8 @@ class ApiCounts:
 
 
 class RequestMetrics:
-    """`name_of` finds the name of a topic by its id, `is_known` says whether the image has a topic of this name."""
+    """Counts requests by API and topic. `name_of` returns the name of a topic by its id, `is_known` whether the image
+    has a topic of this name."""
 
     def __init__(self, name_of: Callable[[Uuid], str | None], is_known: Callable[[str], bool]) -> None:
         self.apis: dict[int, ApiCounts] = {}
@@ -125,7 +126,7 @@ class RequestMetrics:
         return _Request(counts)
 
     def topic(self, name: str, topic_id: Uuid) -> TopicCounts | None:
-        """The counts of a topic; None for one that does not exist."""
+        """Return the counts of a topic; None if it does not exist."""
         found = name or self._name_of(topic_id)
         if not found:
             return None
@@ -183,7 +184,7 @@ class _OffsetCommit(_Request):
 
 
 class _Share(_Request):
-    """ShareFetch and ShareAcknowledge: topics are named by their ids."""
+    """Counts ShareFetch and ShareAcknowledge, which name topics by their ids."""
 
     __slots__ = ("_metrics",)
 
@@ -225,7 +226,7 @@ class _Produce(_Request):
     def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: ProduceRequest) -> None:
         self._metrics = metrics
         self._batches: list[Batch] = [
-            (topic.name, topic.topic_id, data.index, len(records), _count(records))
+            (topic.name, topic.topic_id, data.index, len(records), _record_count(records))
             for topic in request.topic_data
             for data in topic.partition_data
             if (records := data.records) is not None
@@ -272,13 +273,13 @@ class _Produce(_Request):
 
 
 def _topic_key(name: str, topic_id: Uuid) -> str | Uuid:
-    """What a topic is called in a request and in its response: from version 13 on by its id, where the handler puts the
-    name into the response and the request has none."""
+    """Return what identifies a topic both in a request and in its response: from version 13 on its id, since the
+    handler puts the name into the response and the request has none."""
     return name if topic_id == ZERO_UUID else topic_id
 
 
-def _count(records: memoryview) -> int:
-    """How many records a batch says it has; what is no batch has none."""
+def _record_count(records: memoryview) -> int:
+    """Return the record count in the header of a batch; 0 if it is no batch."""
     count = int.from_bytes(records[_COUNT_START:_COUNT_END], "big", signed=True)
     return max(0, count)
 

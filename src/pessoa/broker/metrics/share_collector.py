@@ -34,7 +34,7 @@ _ACK_TYPES = {
 
 
 async def collect_shares(broker: BrokerServices, out: Exposition) -> None:
-    """A broker that no member of a share group has asked for anything has nothing to show."""
+    """Write the metrics of share groups; none before the first request of a member."""
     shares = broker.coordinators.existing_share_partitions
     if shares is None:
         return

@@ -33,14 +33,15 @@ DEFAULT_INTERVAL_MS = cast("int", CLIENT_METRICS_CONFIGS["interval.ms"].default)
 
 
 class Wanted(NamedTuple):
-    """What a client should push. One object for all clients that the same subscriptions match."""
+    """The metrics that a client should push, and how often. One object for all clients that the same subscriptions
+    match."""
 
     metrics: tuple[str, ...]
     interval_ms: int
     crc: int
 
     def subscription_id(self, instance_id: Uuid) -> int:
-        """As a signed number, which it is in the protocol."""
+        """Return the subscription id of a client instance, a signed number as in the protocol."""
         value = self.crc ^ uuid_hash(instance_id)
         return value - (value >> 31 << 32)
 
@@ -67,34 +68,35 @@ class Subscriptions:
         self.version = 0
         self._by_name: dict[str, Subscription] = {}
         # By the names of those that match.
-        self._wanted: dict[tuple[str, ...], Wanted] = {}
+        self._wanted_by_names: dict[tuple[str, ...], Wanted] = {}
 
     def __repr__(self) -> str:
         return f"<Subscriptions {self.version}: {', '.join(self._by_name) or 'none'}>"
 
     def put(self, name: str, configs: Mapping[str, str]) -> None:
-        """Take the configuration of a subscription; an empty one removes it."""
+        """Set the configuration of a subscription; an empty one removes it."""
         if configs:
             self._by_name[name] = _parse(name, configs)
         elif self._by_name.pop(name, None) is None:
             return
         self.version += 1
-        self._wanted.clear()
+        self._wanted_by_names.clear()
 
     def are_about(self, attribute: str) -> bool:
-        """Whether any subscription has a condition about this attribute of clients."""
+        """Return whether any subscription has a condition on this client attribute."""
         return any(attribute in (one.patterns or ()) for one in self._by_name.values())
 
     def wanted_of(self, attributes: Mapping[str, str]) -> Wanted:
-        """What a client with these attributes should push."""
+        """Return the metrics that a client with these attributes should push."""
         names = tuple(name for name, one in self._by_name.items() if one.matches(attributes))
-        found = self._wanted.get(names)
+        found = self._wanted_by_names.get(names)
         if found is None:
-            found = self._wanted[names] = self._combine(names)
+            found = self._wanted_by_names[names] = self._combine(names)
         return found
 
     def _combine(self, names: tuple[str, ...]) -> Wanted:
-        """In the order of Apache's tables: the subscriptions are in a ConcurrentHashMap, their metrics in HashSets."""
+        """Return the union of these subscriptions, in the order of Apache's tables: the subscriptions are in a
+        ConcurrentHashMap, their metrics in HashSets."""
         matching = [self._by_name[name] for name in concurrent_hash_order(names, string_hash)]
         metrics = {
             metric: None for one in matching for metric in copied_hash_order(dict.fromkeys(one.metrics), string_hash)

@@ -41,11 +41,11 @@ class TimeQuantiles:
         self._began_ns = now_ns
 
     def quantiles_ms(self, now_ns: int) -> list[tuple[float, float]]:
-        """Each of `QUANTILES` with its milliseconds; 0 where nothing was counted lately."""
+        """Return each of `QUANTILES` with its milliseconds; 0 if nothing was counted lately."""
         return quantiles_ms(now_ns, self)
 
     def recent(self, now_ns: int) -> list[int]:
-        """What was counted lately, by bucket."""
+        """Return the recent counts by bucket."""
         if now_ns - self._began_ns > WINDOW_NS:
             self._turn(now_ns)
         if self._previous is None:
@@ -54,7 +54,7 @@ class TimeQuantiles:
 
 
 def quantiles_ms(now_ns: int, *times: TimeQuantiles, without: TimeQuantiles | None = None) -> list[tuple[float, float]]:
-    """The quantiles of all of these as one, and of as many times of zero as `without` has counted."""
+    """Return the quantiles of all of these together, and of as many zeros as `without` has counted."""
     counts = [sum(bucket) for bucket in zip(*(one.recent(now_ns) for one in times), strict=True)]
     zeros = 0 if without is None else sum(without.recent(now_ns))
     total = sum(counts) + zeros
@@ -65,7 +65,7 @@ def quantiles_ms(now_ns: int, *times: TimeQuantiles, without: TimeQuantiles | No
 
 
 def _upper_end(bucket: int) -> int:
-    """The microseconds at which the next bucket begins."""
+    """Return the microseconds at which the next bucket begins."""
     if bucket < 4:
         return bucket + 1
     bits, part = (bucket >> 2) + 2, bucket & 3

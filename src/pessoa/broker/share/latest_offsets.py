@@ -34,7 +34,7 @@ async def latest_offsets(
         if topic is not None and index in topic.partitions:
             by_leader.setdefault(topic.partitions[index].leader, {}).setdefault(name, []).append(index)
     found = _own(broker, by_leader.pop(broker.node_id, {}))
-    answers = await asyncio.gather(*(_ask(peers, leader, wanted) for leader, wanted in by_leader.items()))
+    answers = await asyncio.gather(*(_list_offsets(peers, leader, wanted) for leader, wanted in by_leader.items()))
     return found | {
         (topic.name, one.partition_index): one.offset
         for answer in answers
@@ -55,7 +55,7 @@ def _own(broker: BrokerServices, wanted: Mapping[str, Sequence[int]]) -> dict[tu
     return found
 
 
-async def _ask(peers: Peers, leader: int, wanted: Mapping[str, Sequence[int]]) -> ListOffsetsResponse | None:
+async def _list_offsets(peers: Peers, leader: int, wanted: Mapping[str, Sequence[int]]) -> ListOffsetsResponse | None:
     from pessoa.wire.api.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,

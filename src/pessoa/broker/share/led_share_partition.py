@@ -67,7 +67,7 @@ class LoadState(Enum):
 
 
 class LedSharePartition:
-    """`settings` are looked up at each use: they may change."""
+    """A share partition of a partition that this broker leads. `settings` returns the group's present settings."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class LedSharePartition:
         # Requests that have to look again when records are free, or the state has changed.
         self._waiters: dict[Callable[[], None], None] = {}
         # The acknowledgements that each write decides about.
-        self._undecided: dict[int, list[asyncio.Future[ErrorCode]]] = {}
+        self._awaited_outcomes: dict[int, list[asyncio.Future[ErrorCode]]] = {}
         self._timer: Timer | None = None
         self._timer_ms: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -176,7 +176,7 @@ class LedSharePartition:
         self._go_on()
 
     def _first_offset(self, settings: ShareSettings) -> int:
-        """Where `share.auto.offset.reset` lets the group begin."""
+        """Return the start offset by `share.auto.offset.reset`."""
         partition_log = self.partition.log
         if settings.offset_reset == "earliest":
             return partition_log.log_start_offset
@@ -192,14 +192,15 @@ class LedSharePartition:
     def acknowledge(
         self, member_id: str, acknowledgements: Sequence[Acknowledgement]
     ) -> asyncio.Future[ErrorCode] | None:
-        """Return the outcome, which comes when it is stored; None if nothing has to be. Raises `Refusal`."""
+        """Acknowledge records; return a future of the outcome, done when it is stored, or None if nothing must be
+        stored. Raises `Refusal`."""
         if self.state is not LoadState.ACTIVE:
             raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         number = self.machine.acknowledge(member_id, acknowledgements, self._clock.monotonic_ms())
         return self._outcome_of(number)
 
     def release(self, member_id: str) -> asyncio.Future[ErrorCode] | None:
-        """Give back what a member has acquired; as `acknowledge`."""
+        """Release what a member has acquired; returns as `acknowledge`."""
         if self.state is not LoadState.ACTIVE:
             return None
         return self._outcome_of(self.machine.release(member_id))
@@ -208,18 +209,19 @@ class LedSharePartition:
         outcome = None
         if number is not None:
             outcome = asyncio.get_running_loop().create_future()
-            self._undecided.setdefault(number, []).append(outcome)
+            self._awaited_outcomes.setdefault(number, []).append(outcome)
         self._go_on()
         return outcome
 
     def after_acquire(self) -> None:
-        """Records were acquired: their locks will end."""
+        """Set the timer for the locks of records that were acquired."""
         self._go_on()
 
     # ── writes and time ──
 
     def _go_on(self) -> None:
-        """Do what the machine asks for."""
+        """Carry out what the machine wants: drop it if it is fenced, send its next write, set its timer, wake waiting
+        fetches."""
         machine = self._machine
         if machine is None or self.state is not LoadState.ACTIVE:
             return
@@ -262,7 +264,7 @@ class LedSharePartition:
         if code.is_error:
             log.info("%s: a write was refused: %s", self.key, code.name)
         machine.finish_write(code, self._clock.monotonic_ms())
-        for outcome in self._undecided.pop(write.number, ()):
+        for outcome in self._awaited_outcomes.pop(write.number, ()):
             if not outcome.done():
                 outcome.set_result(public_error(code))
         if code.is_error and not machine.is_start_stored:
@@ -297,16 +299,16 @@ class LedSharePartition:
             return
         self.state, self.error = LoadState.GONE, error
         self._set_timer(None)
-        for outcomes in self._undecided.values():
+        for outcomes in self._awaited_outcomes.values():
             for outcome in outcomes:
                 if not outcome.done():
                     outcome.set_result(error if error.is_error else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._undecided.clear()
+        self._awaited_outcomes.clear()
         self._on_gone(self)
         self._wake()
 
     def cancel(self) -> None:
-        """The broker stops."""
+        """Cancel the tasks and timers: the broker stops."""
         self.drop()
         for task in self._tasks:
             task.cancel()

@@ -56,7 +56,7 @@ Asked = dict["SharedPartition", list[Acknowledgement]]
 
 
 def acknowledgements_of(topics: Sequence[_TopicOfRequest]) -> Asked:
-    """The partitions of a request that acknowledge anything."""
+    """Return the acknowledgements of a request by partition."""
     return {
         (topic.topic_id, one.partition_index): [
             Acknowledgement(batch.first_offset, batch.last_offset, batch.acknowledge_types)
@@ -77,7 +77,8 @@ async def acknowledge(
     *,
     is_renewal: bool,
 ) -> Mapping[SharedPartition, Outcome]:
-    """Do what is asked; `denied` are topics that the member may not read. Return when all of it is stored."""
+    """Acknowledge the records, and return the outcomes when all are stored; `denied` are topics that the member may not
+    read."""
     knows_renew = version >= _FIRST_VERSION_WITH_RENEWALS
     outcomes: dict[SharedPartition, Outcome] = {}
     waiting: list[tuple[SharedPartition, asyncio.Future[ErrorCode]]] = []
@@ -86,7 +87,7 @@ async def acknowledge(
             if partition[0] in denied:
                 raise Refusal(ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # noqa: TRY301
             check_form(acknowledgements, knows_renew=knows_renew, is_renewal=is_renewal)
-            for number, some in enumerate(_sliced(acknowledgements)):
+            for number, some in enumerate(_slice_acknowledgements(acknowledgements)):
                 if number:
                     await asyncio.sleep(0)
                 pending = _acknowledge_some(broker, session, partition, some)
@@ -117,8 +118,8 @@ def _acknowledge_some(
     return outcome
 
 
-def _sliced(acknowledgements: Sequence[Acknowledgement]) -> Iterator[list[Acknowledgement]]:
-    """The same acknowledgements, with no more than `_MOST_TYPES` types in one slice."""
+def _slice_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> Iterator[list[Acknowledgement]]:
+    """Yield the acknowledgements in slices of at most `_MOST_TYPES` types."""
     slice_: list[Acknowledgement] = []
     count = 0
     for first_offset, last_offset, types in acknowledgements:

@@ -43,7 +43,8 @@ def is_share_on(image: MetadataImage) -> bool:
 
 
 class GroupFetches:
-    """How the fetches of one group went lately, for metrics."""
+    """The recent averages of a share group's fetches, for metrics: their waits, and the part of their partitions that
+    could be acquired."""
 
     def __init__(self) -> None:
         # Of a hundred partitions of a fetch, how many could give records when it acquired.
@@ -53,13 +54,13 @@ class GroupFetches:
 
 
 class SharePartitions:
-    """Invariant: no share partition in it is gone."""
+    """The share partitions of this broker. Invariant: none of them is gone."""
 
     def __init__(self, broker: BrokerServices, persister: StatePersister) -> None:
         self._broker = broker
         self._persister = persister
         self.sessions = ShareSessions(broker.config.group_share_max_share_sessions)
-        self._led: dict[ShareKey, LedSharePartition] = {}
+        self._led_share_partitions: dict[ShareKey, LedSharePartition] = {}
         self._by_partition: dict[Partition, dict[ShareKey, None]] = {}
         self._by_group: dict[str, dict[ShareKey, None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,19 +73,19 @@ class SharePartitions:
         self.fetches: dict[str, GroupFetches] = {}
 
     def __repr__(self) -> str:
-        return f"<SharePartitions: {len(self._led)}, {self.sessions!r}>"
+        return f"<SharePartitions: {len(self._led_share_partitions)}, {self.sessions!r}>"
 
     def __len__(self) -> int:
-        return len(self._led)
+        return len(self._led_share_partitions)
 
     def get(self, key: ShareKey) -> LedSharePartition | None:
-        return self._led.get(key)
+        return self._led_share_partitions.get(key)
 
     def get_or_make(self, key: ShareKey, partition: Partition) -> LedSharePartition | None:
-        """The share partition of a group, on a partition that this broker leads; None if the broker stops."""
+        """Return the share partition of a group, on a partition that this broker leads; None if the broker stops."""
         if self._is_closed:
             return None
-        led = self._led.get(key)
+        led = self._led_share_partitions.get(key)
         if led is not None and led.leader_epoch != partition.leader_epoch:
             led.drop()
             led = None
@@ -93,16 +94,16 @@ class SharePartitions:
             led = LedSharePartition(
                 key, partition, self._persister, self._broker.clock, settings, self._forget, self.load_times_ms.append
             )
-            self._led[key] = led
+            self._led_share_partitions[key] = led
             self._by_partition.setdefault(partition, {})[key] = None
             self._by_group.setdefault(key.group_id, {})[key] = None
         return led
 
     def all(self) -> Iterator[LedSharePartition]:
-        return iter(list(self._led.values()))
+        return iter(list(self._led_share_partitions.values()))
 
     def note_acknowledged(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Count what was done; one type stands for a whole range."""
+        """Count the acknowledged records by type; one type may stand for a whole range."""
         for first_offset, last_offset, types in acknowledgements:
             if len(types) == 1:
                 self.acknowledged[types[0]] += last_offset - first_offset + 1
@@ -123,7 +124,7 @@ class SharePartitions:
 
     def _forget(self, led: LedSharePartition) -> None:
         key, partition = led.key, led.partition
-        del self._led[key]
+        del self._led_share_partitions[key]
         del self._by_partition[partition][key]
         if not self._by_partition[partition]:
             del self._by_partition[partition]
@@ -135,12 +136,12 @@ class SharePartitions:
     # ── the ends of sessions ──
 
     def disconnect(self, connection_id: int) -> None:
-        """A connection has closed, and with it its sessions."""
+        """End the sessions of a connection that has closed."""
         for session in self.sessions.disconnect(connection_id):
             self.end_session(session.key)
 
     def end_session(self, key: SessionKey) -> None:
-        """Give back what the member of a session that was closed has acquired. It need not be waited for."""
+        """Release what the member of a closed session has acquired, without waiting for the result."""
         task = asyncio.get_running_loop().create_task(self._release(key))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -158,7 +159,7 @@ class SharePartitions:
                 led.drop()
 
     def _of_group(self, group_id: str) -> list[LedSharePartition]:
-        return [self._led[key] for key in self._by_group.get(group_id, ())]
+        return [self._led_share_partitions[key] for key in self._by_group.get(group_id, ())]
 
     # ── what the cluster does ──
 
@@ -166,19 +167,19 @@ class SharePartitions:
         """Drop the share partitions of a partition that this broker does not lead any more, or leads in another
         epoch."""
         for key in list(self._by_partition.get(partition, ())):
-            led = self._led[key]
+            led = self._led_share_partitions[key]
             if not partition.is_leader or partition.leader_epoch != led.leader_epoch:
                 led.drop()
 
     def publish(self, image: MetadataImage) -> None:
-        if (self._led or len(self.sessions)) and not is_share_on(image):
+        if (self._led_share_partitions or len(self.sessions)) and not is_share_on(image):
             self.sessions.close_all()
-            for led in list(self._led.values()):
+            for led in list(self._led_share_partitions.values()):
                 led.drop()
 
     def close(self) -> None:
         self._is_closed = True
-        for led in list(self._led.values()):
+        for led in list(self._led_share_partitions.values()):
             led.cancel()
         for task in self._tasks:
             task.cancel()

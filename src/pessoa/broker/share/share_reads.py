@@ -53,7 +53,7 @@ _TOLD = frozenset(
 
 
 class Target(NamedTuple):
-    """One partition of a fetch: its share partition, or why there is none."""
+    """One partition of a share fetch: its share partition, or the error why there is none."""
 
     shared: SharedPartition
     led: LedSharePartition | None
@@ -88,7 +88,8 @@ def target_of(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], sh
 
 
 def renewed(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], target: Target) -> Target:
-    """The target as it is now. One that is gone for its own fault stays gone for this request: it would fail again."""
+    """Return the target with its present share partition. One that failed by itself stays failed for this request,
+    since it would fail again."""
     led = target.led
     if led is not None and (led.state is not LoadState.GONE or led.error.is_error):
         return target
@@ -96,20 +97,20 @@ def renewed(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], targ
 
 
 def next_offset(target: Target) -> int | None:
-    """From where on the log of a target would be read for a member; None if it is not active."""
+    """Return the offset from which the log of a target would be read; None if it is not active."""
     led = target.led
     return led.machine.next_fetch_offset() if led is not None and led.state is LoadState.ACTIVE else None
 
 
 def may_acquire(target: Target) -> bool:
-    """Whether a member could be given records of this partition now, if its log has any."""
+    """Return whether a member could acquire records of this partition now, if its log has any."""
     led = target.led
     return led is not None and led.state is LoadState.ACTIVE and led.machine.can_acquire()
 
 
 def why_gone(target: Target) -> ErrorCode:
-    """The error of a target; NONE while it may give records. A share coordinator that is away is no error for a fetch:
-    the next one asks again."""
+    """Return the error of a target; NONE if records may come. An unreachable share coordinator is no error for a fetch:
+    the next one tries again."""
     if target.led is None or target.led.state is not LoadState.GONE:
         return target.error
     code = target.led.error
@@ -119,7 +120,7 @@ def why_gone(target: Target) -> ErrorCode:
 
 
 def available_bytes(target: Target, limit: int) -> int:
-    """How many bytes of records could be read for a member now, at most `limit`."""
+    """Return how many bytes of records could be read for a member now, at most `limit`."""
     led = target.led
     if led is None or led.state is not LoadState.ACTIVE or not led.machine.can_acquire():
         return 0
@@ -139,7 +140,7 @@ def available_bytes(target: Target, limit: int) -> int:
 def acquire(
     broker: BrokerServices, target: Target, request: AcquireRequest, max_bytes: int, *, at_least_one_batch: bool
 ) -> PartitionData:
-    """Acquire records of a partition for a member, and return them with the answer for it."""
+    """Acquire records of a partition for a member, and return its part of the response."""
     led = target.led
     error = why_gone(target)
     if led is None or error.is_error or led.state is not LoadState.ACTIVE:
@@ -151,7 +152,7 @@ def acquire(
         # Other partitions have given the member all that it asked for, or too much is in flight.
         return data
     try:
-        read = _read(led, request.max_records, max_bytes, at_least_one_batch=at_least_one_batch)
+        read = _read_batches(led, request.max_records, max_bytes, at_least_one_batch=at_least_one_batch)
     except OffsetOutOfRange:
         # The log was truncated, or is about to be read by a new leader.
         return data
@@ -191,8 +192,10 @@ def failed(target: Target, error: ErrorCode) -> PartitionData:
     )
 
 
-def _read(led: LedSharePartition, max_records: int, max_bytes: int, *, at_least_one_batch: bool) -> _Read | None:
-    """The batches of which a member may acquire so many records; None if there are none."""
+def _read_batches(
+    led: LedSharePartition, max_records: int, max_bytes: int, *, at_least_one_batch: bool
+) -> _Read | None:
+    """Return the batches of which a member may acquire `max_records` records; None if there are none."""
     log, settings, machine = led.partition.log, led.settings, led.machine
     offset = machine.next_fetch_offset()
     found = log.read(offset, max_bytes, settings.up_to, at_least_one_batch=at_least_one_batch)
@@ -214,7 +217,7 @@ def _read(led: LedSharePartition, max_records: int, max_bytes: int, *, at_least_
 
 
 def _headers(data: FileSlice, aborted: Sequence[AbortedTransaction]) -> Iterator[tuple[FetchedBatch, int, int]]:
-    """The whole batches of a slice by their headers, each with its position and size."""
+    """Yield the whole batches of a slice by their headers, each with its position and size."""
     file, position, end = data.file, data.position, data.position + data.size
     chunk, chunk_start = b"", position
     transactions = AbortedOffsets(aborted)
@@ -234,7 +237,7 @@ def _headers(data: FileSlice, aborted: Sequence[AbortedTransaction]) -> Iterator
 
 
 class AbortedOffsets:
-    """Which offsets belong to aborted transactions: a read may have very many of both."""
+    """Finds whether an offset belongs to an aborted transaction, quickly: a read may have very many of both."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         # The first and last offsets of each producer's transactions, which follow each other.
@@ -245,14 +248,15 @@ class AbortedOffsets:
             lasts.append(one.last_offset)
 
     def have(self, producer_id: int, offset: int) -> bool:
-        """Whether a record of the producer at this offset was aborted; the marker, its last offset, is no record."""
+        """Return whether the producer's record at this offset was aborted; the marker, at the last offset, is no
+        record."""
         firsts, lasts = self._by_producer.get(producer_id, _NO_TRANSACTIONS)
         index = bisect_right(firsts, offset) - 1
         return index >= 0 and offset < lasts[index]
 
 
 def _records(partition: Partition, read: _Read, first_offset: int, last_offset: int) -> memoryview:
-    """The whole batches that hold these offsets."""
+    """Return the whole batches that hold these offsets."""
     wanted = [
         position
         for batch, position in zip(read.batches, read.positions, strict=True)

@@ -25,7 +25,7 @@ _LONGEST_MEMBER_ID = 36
 
 
 def check_request(broker: BrokerServices, group_id: str | None, member_id: str | None) -> SessionKey:
-    """Whose request it is. Raises `Refusal` for one that no member could have sent."""
+    """Return the session key of the request. Raises `Refusal` if the group or member id is invalid."""
     if not is_share_on(broker.image):
         raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
     if not group_id:
@@ -46,8 +46,8 @@ def denied_topics(broker: BrokerServices, context: RequestContext, topic_ids: It
 
 
 def current_leader(broker: BrokerServices, shared: SharedPartition) -> tuple[int, int]:
-    """The leader of a partition and its epoch, as the replica here knows them; without one, as the metadata says. Both
-    are -1 if the partition is gone."""
+    """Return the leader of a partition and its epoch, by the replica here, or without one by the metadata. Both are -1
+    if the partition does not exist."""
     topic_id, index = shared
     replica = broker.replicas.get_by_id(topic_id, index)
     if replica is not None:
@@ -57,5 +57,5 @@ def current_leader(broker: BrokerServices, shared: SharedPartition) -> tuple[int
 
 
 def endpoints(broker: BrokerServices, context: RequestContext, leaders: Collection[int]) -> list[Node]:
-    """Where the leaders are that an answer names."""
+    """Return the addresses of the leaders that a response names."""
     return [node for node in broker.nodes(context.listener) if node.id in leaders] if leaders else []

@@ -27,7 +27,7 @@ _LONGEST_MS = 1 << 62
 
 
 class _Bounded(NamedTuple):
-    """A key of groups, and the broker's keys for its default and its bounds."""
+    """A group config, and the broker's keys for its default and its bounds."""
 
     name: str
     default: str
@@ -64,7 +64,7 @@ class ShareSettings(NamedTuple):
 
     @property
     def reset_duration_ms(self) -> int | None:
-        """How far back from now the group begins; None if it begins at an end of the log."""
+        """How far back from now the group begins; None if it begins at the start or end of the log."""
         if not self.offset_reset.startswith(_BY_DURATION):
             return None
         found = _DURATION.fullmatch(self.offset_reset.removeprefix(_BY_DURATION))
@@ -74,7 +74,7 @@ class ShareSettings(NamedTuple):
 
 
 class SettingsOfGroup:
-    """Gives the settings of one group, which are worked out again when a configuration has changed."""
+    """Returns the settings of one group; they are computed again when a configuration has changed."""
 
     def __init__(self, broker: BrokerServices, group_id: str) -> None:
         self._broker = broker
@@ -100,9 +100,9 @@ def share_settings(broker: BrokerServices, group_id: str) -> ShareSettings:
     is_committed = group_value("share.isolation.level", configs, config) == "read_committed"
     return ShareSettings(
         Limits(
-            _within(_DELIVERY_COUNT, configs, config),
-            _within(_RECORD_LOCKS, configs, config),
-            _within(_LOCK_DURATION, configs, config),
+            _value_within_bounds(_DELIVERY_COUNT, configs, config),
+            _value_within_bounds(_RECORD_LOCKS, configs, config),
+            _value_within_bounds(_LOCK_DURATION, configs, config),
             can_renew=group_value("share.renew.acknowledge.enable", configs, config) is True,
         ),
         ReadUpTo.LAST_STABLE_OFFSET if is_committed else ReadUpTo.HIGH_WATERMARK,
@@ -110,9 +110,9 @@ def share_settings(broker: BrokerServices, group_id: str) -> ShareSettings:
     )
 
 
-def _within(key: _Bounded, configs: Mapping[str, str], config: Settings) -> int:
-    """The group's own value, or the broker's. A stored one outside of bounds that were narrowed later counts as the
-    bound."""
+def _value_within_bounds(key: _Bounded, configs: Mapping[str, str], config: Settings) -> int:
+    """Return the group's own value, or the broker's. A stored value outside of bounds that were narrowed later counts
+    as the bound."""
     if key.name not in configs:
         return cast("int", config.value(key.default))
     least, most = cast("int", config.value(key.least)), cast("int", config.value(key.most))

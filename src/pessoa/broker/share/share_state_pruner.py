@@ -25,7 +25,7 @@ log = logging.getLogger("pessoa.share")
 
 
 class Prunable(NamedTuple):
-    """What no load needs once the log is committed up to `log_end_offset`."""
+    """The offset below which records can be deleted once the log is committed up to `log_end_offset`."""
 
     shard: ShareShard
     offset: int
@@ -37,7 +37,7 @@ class ShareStatePruner:
         self._broker = broker
         self._coordinator = coordinator
         # By partition, what was not committed in the last round.
-        self._waiting: dict[int, Prunable] = {}
+        self._waiting_for_commit: dict[int, Prunable] = {}
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class ShareStatePruner:
             self.prune()
 
     def prune(self) -> None:
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting_for_commit = self._waiting_for_commit, {}
         for led in self._coordinator.runtime.led_partitions():
             partition = self._broker.replicas.get(SHARE_TOPIC, led.partition)
             if (
@@ -67,7 +67,7 @@ class ShareStatePruner:
             if found is None or found.shard is not led.shard:
                 found = Prunable(led.shard, led.shard.prunable_offset(), led.log_end_offset)
             if partition.log.high_watermark < found.log_end_offset:
-                self._waiting[led.partition] = found
+                self._waiting_for_commit[led.partition] = found
                 continue
             if found.offset <= partition.log.log_start_offset:
                 continue

@@ -16,43 +16,41 @@ if TYPE_CHECKING:
 
 
 class Change:
-    """Happens when another look at the targets that it watches may find more than the last one, or at the deadline.
-
-    It must watch a target before that is looked at, or at least before the loop has done anything else since: what
-    happens in between would not be heard of.
-    """
+    """Completes when examining its targets again may find more records, or at the deadline. It must watch a target
+    before it is examined, or at least without a wait in between: a change in that time would be missed."""
 
     def __init__(self, clock: Clock, deadline_ms: int) -> None:
         self._clock = clock
         self._deadline_ms = deadline_ms
-        self._happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._watched: list[LedSharePartition] = []
+        self._happened_future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watched_partitions: list[LedSharePartition] = []
         self._waiters: list[FetchWaiter] = []
 
     def __repr__(self) -> str:
-        return f"<Change in {len(self._watched)} share partitions, has happened: {self._happened.done()}>"
+        has_happened = self._happened_future.done()
+        return f"<Change in {len(self._watched_partitions)} share partitions, has happened: {has_happened}>"
 
     def watch(self, targets: Sequence[Target]) -> None:
         led = [target.led for target in targets if target.led is not None]
-        self._watched += led
+        self._watched_partitions += led
         self._waiters.append(FetchWaiter(self._wake, 1, [one.partition for one in led]))
         for one in led:
             one.watch(self._wake)
 
     def _wake(self) -> None:
-        if not self._happened.done():
-            self._happened.set_result(None)
+        if not self._happened_future.done():
+            self._happened_future.set_result(None)
 
     async def wait(self) -> None:
         timer = self._clock.call_after_ms(max(0, self._deadline_ms - self._clock.monotonic_ms()), self._wake)
         try:
-            await self._happened
+            await self._happened_future
         finally:
             timer.cancel()
 
     def close(self) -> None:
         for waiter in self._waiters:
             waiter.leave()
-        for led in self._watched:
+        for led in self._watched_partitions:
             led.unwatch(self._wake)
-        self._waiters, self._watched = [], []
+        self._waiters, self._watched_partitions = [], []

@@ -61,7 +61,8 @@ class StatePersister:
         return f"<StatePersister of broker {self._broker.node_id}>"
 
     async def ask(self, api: StateApi, request: Any) -> Message:
-        """The response to a request of one of the five state APIs. What could not be asked has an error in it."""
+        """Return the response to a request of one of the five state APIs. A part that no coordinator answered has an
+        error."""
         parts: dict[ShareKey, Any] = dict(split(request))
         answers: dict[ShareKey, Message] = {}
         clock = self._broker.clock
@@ -92,7 +93,7 @@ class StatePersister:
         return found
 
     async def _leader_of(self, key: ShareKey) -> int:
-        """The broker that leads the key's partition of `__share_group_state`; -1 while there is none."""
+        """Return the broker that leads the key's partition of `__share_group_state`; -1 while there is none."""
         by_name = self._broker.image.topics.by_name
         if SHARE_TOPIC not in by_name:
             await create_missing_topics(self._broker, [SHARE_TOPIC], client=None)
@@ -101,12 +102,12 @@ class StatePersister:
         return -1 if topic is None else topic.partitions[partition_for(str(key), len(topic.partitions))].leader
 
     async def _ask_leader(self, leader: int, api: StateApi, parts: Sequence[Any]) -> Message | None:
-        """None if it cannot be reached."""
+        """Return the leader's response; None if it cannot be reached."""
         broker = self._broker
         request = joined_request(parts)
         version = request.versions.last
         if leader == broker.node_id:
-            answer = _ask_own(broker, api, request, version)
+            answer = _ask_own_coordinator(broker, api, request, version)
             return await answer if isinstance(answer, Awaitable) else answer
         channel = self._peers.channel_to(leader, _CHANNEL) if leader >= 0 else None
         if channel is None:
@@ -117,7 +118,9 @@ class StatePersister:
             return None
 
 
-def _ask_own(broker: BrokerServices, api: StateApi, request: Any, version: int) -> Message | Awaitable[Message]:
+def _ask_own_coordinator(
+    broker: BrokerServices, api: StateApi, request: Any, version: int
+) -> Message | Awaitable[Message]:
     coordinator = broker.coordinators.shares
     context = OwnRequest(version)
     if api is INITIALIZE:

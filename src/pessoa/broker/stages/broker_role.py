@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class BrokerRole:
-    """`listeners` are those of clients and of other brokers."""
+    """The broker of a node. `listeners` are those of clients and of other brokers."""
 
     def __init__(
         self, node: NodeContext, directories: LogDirectories, member: ClusterMember, listeners: NodeListeners
@@ -146,8 +146,8 @@ class BrokerRole:
 
         assignments = DirectoryAssignments(self.services, self._controller, self._broker_epoch)
         replicas = self.services.replicas
-        replicas.moves.on_moved.append(lambda partition: assignments.look_at([partition.topic_id]))
-        replicas.on_created.append(lambda topic_id: assignments.look_at([topic_id]))
+        replicas.moves.on_moved.append(lambda partition: assignments.update([partition.topic_id]))
+        replicas.on_created.append(lambda topic_id: assignments.update([topic_id]))
         return assignments
 
     # What replication needs of others.
@@ -167,7 +167,8 @@ class BrokerRole:
         return response
 
     def _on_directory_offline(self, directory: LogDirectory) -> None:
-        """The controller moves the replicas that were in it; without any directory this node fails."""
+        """Report a failed directory, so that the controller elects other leaders for its replicas; the node fails with
+        its last directory."""
         self.registration.hurry()
         if self._directories.are_all_offline:
             self._node.fail(directory.offline)
@@ -186,7 +187,7 @@ class BrokerRole:
         if delta.quotas.changed:
             self._follow_quotas(delta.new.quotas.by_entity)
         if self._assignments is not None:
-            self._assignments.look_at(delta.changed_topics)
+            self._assignments.update(delta.changed_topics)
         self._hurry_for_stopping_brokers(delta)
 
     def _follow_quotas(self, configured: Configured) -> None:
@@ -200,7 +201,8 @@ class BrokerRole:
         self._client_connections.hold_ms = self._throttling.follow_addresses(configured)
 
     def _hurry_for_stopping_brokers(self, delta: MetadataDelta) -> None:
-        """A broker in controlled shutdown waits until all others have read of it, which their heartbeats say."""
+        """Send a heartbeat at once if another broker begins a controlled shutdown: it waits until the heartbeats of all
+        others show that they have read of it."""
         for broker in delta.cluster.changed_brokers.values():
             if broker is not None and broker.in_controlled_shutdown and broker.id != self.services.node_id:
                 self.registration.hurry()

@@ -29,7 +29,8 @@ log = logging.getLogger("pessoa.broker")
 
 
 class ClusterMember:
-    """`controller` is None on a node without that role. `listeners` are where other controllers reach this one."""
+    """The metadata quorum and the image of a node. `controller` is None on a node without that role. `listeners` are
+    those on which other controllers reach this one."""
 
     def __init__(self, node: NodeContext, directories: LogDirectories, listeners: NodeListeners) -> None:
         config = node.config.current
@@ -102,8 +103,8 @@ class ClusterMember:
         return controller
 
     def _read_bootstrap(self) -> Callable[[], list[Message]]:
-        """A function that returns the records that a new cluster begins with. Damage is logged at once; it is raised
-        where this node leads a cluster that needs them."""
+        """Return a function that returns the bootstrap records of a new cluster. Damage is logged at once, but raised
+        only if this node leads a cluster that needs them."""
         read = partial(read_bootstrap, self._node.disk, self._node.config.current.metadata_log_dir)
         try:
             records = read()

@@ -62,12 +62,12 @@ class ControllerRole:
         await self._tasks.cancel()
 
     def abandon(self) -> None:
-        """A process that is killed has nothing else to free here."""
+        """Do nothing: a killed process has nothing else to release here."""
 
     def follow_metadata_alone(self) -> None:
-        """For a node without a broker, which would wait until it has read the log. This one cannot: its image is
-        published from the start, and the access control lists count when it has read of its own registration.
-        Before, there may be more of them."""
+        """Apply the metadata on a node without a broker. A broker would wait until it has read the log; this node
+        cannot, so its image is published from the start, and its ACLs are used once it has read its own registration:
+        before that there may be more of them."""
         node, authorizer = self._node, self._node.authorizer
         node.publisher.subscribers.append(node.config.follow)
         node.publisher.go_live()

@@ -24,7 +24,7 @@ log = logging.getLogger("pessoa.broker")
 async def claim_log_directories(
     node: NodeContext, wanted_cluster_id: str | None, first_records: Sequence[Message] = ()
 ) -> LogDirectories:
-    """Make the directories this node's, and read, or decide, to which cluster they belong."""
+    """Lock and format the directories of this node, and read, or decide, to which cluster they belong."""
     directories = [LogDirectory(node.disk, path) for path in node.config.current.log_dirs]
     try:
         await claim_directories(directories, node.clock)
@@ -94,8 +94,8 @@ class LogDirectories:
 
     @property
     def previous_broker_epoch(self) -> int:
-        """That of the last incarnation, if it shut down cleanly; else -1. Directories that disagree were not all there
-        when the broker stopped (KIP-966)."""
+        """The broker epoch of the last incarnation, if it shut down cleanly; else -1. Directories that disagree were
+        not all there when the broker stopped (KIP-966)."""
         previous = {one.previous_broker_epoch for one in self.all}
         return previous.pop() if len(previous) == 1 else -1
 

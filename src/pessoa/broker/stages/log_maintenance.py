@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class LogMaintenance:
-    """`start_cleaning` compacts logs on a disk that no other process can reach; without it, those are not compacted."""
+    """Runs retention, flushes and compaction. `start_cleaning` compacts logs on a disk that no other process can open;
+    without it, those are not compacted."""
 
     def __init__(
         self, node: NodeContext, directories: LogDirectories, upkeep: Upkeep, start_cleaning: StartCleaning | None
@@ -44,10 +45,10 @@ class LogMaintenance:
         await self._tasks.cancel()
 
     def abandon(self) -> None:
-        """A process that is killed has nothing else to free here."""
+        """Do nothing: a killed process has nothing else to release here."""
 
     async def _clean(self, start_cleaning: StartCleaning | None) -> None:
-        """Compact logs, in a process of its own; that needs files which another process can open."""
+        """Compact logs, in a separate process where other processes can open the files."""
         await self._wait_for_a_log_to_compact()
         from pessoa.log.compaction.cleaning_process import CleaningProcess
         from pessoa.log.compaction.log_cleaner import LogCleaner
@@ -64,7 +65,8 @@ class LogMaintenance:
         await cleaner.run()
 
     async def _wait_for_a_log_to_compact(self) -> None:
-        """Look as often as the cleaner looks for a dirty log, and as it does also when settings change."""
+        """Return when a log may have something to compact; it checks as often as the cleaner looks for dirty logs, and
+        when settings change."""
         node, changed = self._node, asyncio.Event()
         node.config.on_change.append(lambda _: changed.set())
         while not self._has_log_to_compact:

@@ -46,8 +46,7 @@ class Membership:
             await self._role.registration.leave()
 
     async def hand_over(self) -> None:
-        """Leave, and serve on until clients have moved to the brokers that lead now; nothing if no other broker is
-        there."""
+        """Leave, and serve on until clients have moved to the new leaders; nothing if there is no other broker."""
         from pessoa.broker.draining import active_others
 
         if active_others(self._role.services):
@@ -63,11 +62,11 @@ class Membership:
         await self._listeners.close()
 
     def abandon(self) -> None:
-        """A process that is killed has nothing else to free here."""
+        """Do nothing: a killed process has nothing else to release here."""
 
     async def _send_clients_away(self, began_ms: int) -> None:
-        """Meanwhile another controller is elected, if this one was active: by then all brokers know what this one has
-        decided."""
+        """Close the client connections. Meanwhile another controller is elected, if this one was active: by then all
+        brokers know what this one has decided."""
         from pessoa.broker.draining import end_connections, wait_until_clients_left, wait_until_unlisted
 
         services = self._role.services

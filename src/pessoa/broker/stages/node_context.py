@@ -31,7 +31,7 @@ class Stage(Protocol):
     """A part of a node that has been started."""
 
     async def close(self) -> None:
-        """End it in order: what was acknowledged is not lost, and the next start is quick."""
+        """Shut the stage down cleanly: what was acknowledged is not lost, and the next start is quick."""
 
     def abandon(self) -> None:
         """Free what the system frees when a process is killed: sockets and locks. Nothing is sent or written."""
@@ -61,12 +61,12 @@ class NodeContext(NamedTuple):
 
     @property
     def controller_network(self) -> Network:
-        """How controllers are reached."""
+        """The network through which controllers are reached."""
         return self.tls.network(self.network, controller_listener(self.config.current))
 
     @property
     def broker_network(self) -> Network:
-        """How brokers are reached."""
+        """The network through which brokers are reached."""
         return self.tls.network(self.network, self.config.current.inter_broker_listener_name)
 
     def new_uuid(self) -> Uuid:
@@ -76,7 +76,7 @@ class NodeContext(NamedTuple):
         return below(self.entropy, bound)
 
     def controller_login(self) -> NodeLogin:
-        """How this node logs in to controllers that demand it."""
+        """The login of this node for controllers that require one."""
         return NodeLogin(lambda: controller_credentials(self.config.current), self.entropy)
 
     def fail(self, error: BaseException | None) -> None:
@@ -110,7 +110,7 @@ class BackgroundTasks:
 
 
 async def cancel_tasks(tasks: list[asyncio.Task[None]]) -> None:
-    """Done when all of them have ended."""
+    """Cancel the tasks, and return when all of them have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

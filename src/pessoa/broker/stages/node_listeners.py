@@ -24,7 +24,7 @@ log = logging.getLogger("pessoa.broker")
 
 
 class ListenerShares:
-    """What the listeners of a node share: connections and memory."""
+    """What the listeners of a node share: connection limits and memory."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.client_quota = ConnectionQuota(limits_of_clients(config))
@@ -82,7 +82,7 @@ class NodeListeners:
         log.info("listening on %s://%s", endpoint.name, held.listener.address)
 
     def _sasl_of(self, endpoint: ListenerEndpoint) -> SaslListener | None:
-        """None where no login is demanded."""
+        """Return the SASL settings of a listener; None if no login is required."""
         if not endpoint.security_protocol.has_sasl:
             return None
         from pessoa.broker.sasl_gate import SaslListener
@@ -100,18 +100,19 @@ class NodeListeners:
 
     @property
     def advertised(self) -> list[ListenerEndpoint]:
-        """The endpoints that clients and other nodes get, with the actual port where the configuration has port 0."""
+        """Return the endpoints for clients and other nodes, with the actual port where the configuration has port 0."""
         config = self._node.config.current
         ports = {one.endpoint.name: one.listener.port for one in self.all}
         advertised = {one.name: one for one in (*config.listeners, *config.advertised_listeners)}
         return [one._replace(port=one.port or ports[name]) for name, one in advertised.items() if name in ports]
 
     def unread_bytes(self) -> int:
-        """How much memory responses take that clients have not read."""
+        """The memory of responses that clients have not read."""
         return sum(held.listener.unread_bytes for held in self.all)
 
     def serve(self, serve_on: Callable[[str], Serve]) -> None:
-        """Serve what was held, and what comes; `serve_on` is asked by the name of each listener."""
+        """Serve the held requests, and all later ones; `serve_on` returns the function that serves a listener, by its
+        name."""
         for held in self.all:
             held.release(serve_on(held.endpoint.name))
 
