@@ -9,11 +9,10 @@ NiceGUI keeps its pages in its module, so a process has one control centre.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from types import ModuleType
 from typing import cast
@@ -34,7 +33,7 @@ from pessoa.web.answers import Answer
 from pessoa.web.asgi_app import JSON, App, error_body, make_app
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint
-from pessoa.web.serving import bind, loop_factory
+from pessoa.web.serving import UvicornServer, bind, loop_factory, tls_arguments
 
 _OF_THE_API = ("/api/", "/health", "/metrics")
 # What the pages use of `nicegui.ui`.
@@ -148,13 +147,6 @@ class CenterApp:
                 self.center.authenticator.close()
 
 
-class _Uvicorn(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `serve`."""
-        yield
-
-
 def serve(config: Config, tell: Callable[[str], object]) -> int:
     """Run as a process until SIGTERM or SIGINT; return the exit status."""
     # Each reading of messages has threads of its own.
@@ -173,12 +165,11 @@ def serve(config: Config, tell: Callable[[str], object]) -> int:
 async def _serve(config: Config, listening: socket.socket, tell: Callable[[str], object]) -> None:
     app = CenterApp(Center(config))
     tls = config.http.tls
-    server = _Uvicorn(
+    server = UvicornServer(
         uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="on", server_header=False, proxy_headers=False,
             ws="websockets-sansio", ws_max_size=16 << 20, timeout_graceful_shutdown=_GRACE_S, timeout_keep_alive=30,
-            ssl_certfile=tls.certificate if tls else None, ssl_keyfile=tls.key if tls else None,
-            ssl_keyfile_password=tls.password if tls else None,
+            **tls_arguments(tls),
         )
     )  # fmt: skip
     loop = asyncio.get_running_loop()

@@ -17,12 +17,13 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self, TypedDict, cast
 
 import uvicorn
 
@@ -46,7 +47,26 @@ class Tls:
     client_authority: str | None = None
 
 
-class _Uvicorn(uvicorn.Server):
+class TlsArguments(TypedDict):
+    ssl_certfile: str | None
+    ssl_keyfile: str | None
+    ssl_keyfile_password: str | None
+    ssl_ca_certs: str | None
+    ssl_cert_reqs: int
+
+
+def tls_arguments(tls: Tls | None) -> TlsArguments:
+    """Return the arguments of `uvicorn.Config` that are about TLS, for every server of this repository."""
+    return {
+        "ssl_certfile": tls.certificate if tls else None,
+        "ssl_keyfile": tls.key if tls else None,
+        "ssl_keyfile_password": tls.password if tls else None,
+        "ssl_ca_certs": tls.client_authority if tls else None,
+        "ssl_cert_reqs": ssl.CERT_REQUIRED if tls and tls.client_authority else ssl.CERT_NONE,
+    }
+
+
+class UvicornServer(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: the code that owns the process decides what they mean."""
@@ -84,16 +104,12 @@ class Server:
             proxy_headers=False,
             timeout_graceful_shutdown=GRACE_S,
             ws="none",
-            ssl_certfile=tls.certificate if tls else None,
-            ssl_keyfile=tls.key if tls else None,
-            ssl_keyfile_password=tls.password if tls else None,
-            ssl_ca_certs=tls.client_authority if tls else None,
-            ssl_cert_reqs=2 if tls and tls.client_authority else 0,
+            **tls_arguments(tls),
         )
         config.load()
         if config.ssl is not None and app.takes_http2:
             config.ssl.set_alpn_protocols(["h2", "http/1.1"])
-        self._uvicorn = _Uvicorn(config)
+        self._uvicorn = UvicornServer(config)
         self._task: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
