@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pessoa.pipelines.launching import spark_settings
+from pessoa.pipelines.kafka_options import spark_settings
 from pessoa.pipelines.plan import KafkaSettings
 
 

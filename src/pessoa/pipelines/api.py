@@ -93,7 +93,7 @@ def pipelines_app(engine: Engine, tables: TableShelf | None = None) -> App:
             for action in ACTIONS
         ),
         Endpoint("GET", "/task-slots", api.task_slots, "Spark's task slots.", answer=TaskSlotsAnswer),
-        *table_endpoints(shelf, registry_values(engine.kafka.schema_registry_url)),
+        *table_endpoints(shelf, registry_values(engine.kafka)),
     ]
     app = make_app("pipelines", rows, lifespan=running)
     app.metrics.registry.register(QueryMetrics(engine))

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from pessoa.pipelines.formats import decoder, encoder, is_native, sql_name, sql_text
+from pessoa.pipelines.kafka_options import spark_settings
 from pessoa.pipelines.plan import (
     NOTHING,
     Aggregate,
@@ -258,9 +259,7 @@ class Compiler:
             if node.topic not in self._rows:
                 raise PlanRefused(f"there are no records for the source {node.topic}")
             return self._rows[node.topic]
-        reader = self.spark.readStream.format("kafka")
-        for name, value in self.kafka.options.items():
-            reader = reader.option(f"kafka.{name}", value)
+        reader = self.spark.readStream.format("kafka").options(**spark_settings(self.kafka))
         reader = (
             reader.option("kafka.bootstrap.servers", self.kafka.bootstrap_servers)
             # Records of an uncommitted transaction are not read: it may be aborted.

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from pessoa.pipelines.kafka_options import spark_settings
 from pessoa.pipelines.plan import KafkaSettings, Node, Sink, Source, every, inputs
 from pessoa.pipelines.python_sink import into_python
 from pessoa.pipelines.queries import QuerySpec, Speed, find_function
@@ -74,12 +75,6 @@ def client_settings(kafka: KafkaSettings) -> dict[str, str]:
     from pessoa.client.librdkafka import to_librdkafka
 
     return to_librdkafka({"bootstrap.servers": kafka.bootstrap_servers, **kafka.options}, lambda _: None)
-
-
-def spark_settings(kafka: KafkaSettings) -> dict[str, str]:
-    """Return Kafka's settings as options of Spark's Kafka source and sink."""
-    options = {f"kafka.{key}": value for key, value in kafka.options.items()}
-    return {"kafka.bootstrap.servers": kafka.bootstrap_servers, **options}
 
 
 def settings_of_writer(spec: QuerySpec, kafka: KafkaSettings) -> KafkaSettings:

@@ -156,9 +156,9 @@ def _processor(program: str, argument: bytes) -> StatefulProcessor:
 
 
 def _read(query: OrderedQuery, spark: SparkSession, kafka: KafkaSettings) -> DataFrame:
-    reader = spark.readStream.format("kafka")
-    for name, value in kafka.options.items():
-        reader = reader.option(f"kafka.{name}", value)
+    from pessoa.pipelines.kafka_options import spark_settings
+
+    reader = spark.readStream.format("kafka").options(**spark_settings(kafka))
     reader = (
         reader.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
         .option("kafka.isolation.level", "read_committed")

@@ -32,6 +32,7 @@ from pessoa.client.registry_client import (
 )
 from pessoa.pipelines.avro_columns import avro_columns, avro_schema
 from pessoa.pipelines.formats import sql_name
+from pessoa.pipelines.kafka_options import registry_client
 from pessoa.pipelines.plan import Format, KafkaSettings, Node, PlanRefused, Source
 from pessoa.pipelines.python_functions import ERROR, RESULT, arrow_function, arrow_type, describe_failure, fit_to_arrow
 from pessoa.pipelines.shapes import KEY, VALUE
@@ -124,9 +125,10 @@ def _message(file: ProtoFile, name: str) -> tuple[tuple[int, ...], Descriptor]:
 
 
 def _client(kafka: KafkaSettings, format_: Format) -> RegistryClient:
-    if not kafka.schema_registry_url:
+    client = registry_client(kafka)
+    if client is None:
         raise PlanRefused(f"the format {format_.kind} needs the address of a schema registry")
-    return RegistryClient({"url": kafka.schema_registry_url})
+    return client
 
 
 def decode_column(format_: Format, data: str, kafka: KafkaSettings, spark: SparkSession) -> Column:

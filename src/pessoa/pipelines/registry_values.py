@@ -23,6 +23,8 @@ from pessoa.client.registry_client import (
     by_version,
     resolved,
 )
+from pessoa.pipelines.kafka_options import registry_client
+from pessoa.pipelines.plan import KafkaSettings
 from pessoa.serde.framing import encode_message_indexes, frame, unframe
 from pessoa.serde.schema_problems import DataProblem, SchemaProblem
 
@@ -136,9 +138,10 @@ def _read_json(payload: bytes) -> object:
         raise DataProblem(f"the payload is no JSON: {wrong}") from None
 
 
-def registry_values(url: str) -> RegistryValues | None:
+def registry_values(kafka: KafkaSettings) -> RegistryValues | None:
     """Return the decoder of registry values; None if no registry is configured."""
-    return RegistryValues(RegistryClient({"url": url})) if url else None
+    client = registry_client(kafka)
+    return None if client is None else RegistryValues(client)
 
 
 __all__ = ["RegistryFailed", "RegistryValues", "registry_values"]

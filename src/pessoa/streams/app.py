@@ -75,12 +75,20 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 class App:
-    """A streams application: its topics, pipelines and settings. `on_error` is for records that cannot be read or
-    whose function fails: "stop", "skip", or "dead-letter", which writes them to `dead_letter_topic`,
-    <id>-dead-letters if none is given. `keep_times` gives written records the time of their rows; Spark's own writer
-    cannot do that, so ours is used, in micro-batches. Otherwise a record has the time at which it was written.
-    `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …). `spark` is the address of a Spark
-    Connect server, sc://host:port, by default $PESSOA_SPARK; without either, one is started on this machine."""
+    """A streams application: its topics, pipelines and settings.
+
+    `on_error` is for records that cannot be read or whose function fails: "stop", "skip", or "dead-letter", which writes
+    them to `dead_letter_topic`, <id>-dead-letters if none is given.
+
+    `keep_times` gives written records the time of their rows; Spark's own writer cannot do that, so ours is used, in
+    micro-batches. Otherwise a record has the time at which it was written.
+
+    `config` has Kafka's client settings (security.protocol, sasl.jaas.config, …), and the login at the registry
+    (basic.auth.user.info, bearer.auth.token, schema.registry.ssl.truststore.location).
+
+    `spark` is the address of a Spark Connect server, sc://host:port, by default $PESSOA_SPARK; without either, one is
+    started on this machine.
+    """
 
     def __init__(
         self,
@@ -357,7 +365,7 @@ class App:
         found = stored_tables(self)
         if name not in found:
             raise PlanRefused(f"{self.id} has no store {name}: it has {', '.join(sorted(found)) or 'none'}")
-        registry = registry_values(self.kafka.schema_registry_url)
+        registry = registry_values(self.kafka)
         return Store(found[name], self.tables.open(found[name].topic), registry)
 
     @property

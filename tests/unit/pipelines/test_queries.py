@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pessoa.pipelines.kafka_options import spark_settings
 from pessoa.pipelines.launching import (
     client_settings,
     may_write_progress_aside,
@@ -14,7 +15,6 @@ from pessoa.pipelines.launching import (
     settings_of_reader,
     settings_of_sink,
     settings_of_writer,
-    spark_settings,
     speed_of,
 )
 from pessoa.pipelines.plan import Aggregate, Column, Filter, KafkaSettings, Sink, Source
