@@ -37,7 +37,7 @@ from pessoa.client.topic_admin import NewTopic, create_partitions, create_topic,
 from pessoa.control_center.accounts import Accounts, Person, demand
 from pessoa.control_center.alerts import AlertBook, Facts, evaluate, send_to_webhooks
 from pessoa.control_center.audit_trail import AuditLog
-from pessoa.control_center.center_config import Config, glue_schemas, ldap_settings
+from pessoa.control_center.center_config import Config, glue_schemas, ldap_settings, registry_settings
 from pessoa.control_center.cluster_watch import ClusterWatch
 from pessoa.control_center.config_rows import config_rows
 from pessoa.control_center.group_details import forget_share_topic, group_details, reset_share_offsets
@@ -103,9 +103,8 @@ class Center:
             self.authenticator, self.accounts, self.oidc = first.authenticator, first.accounts, first.oidc
             self.clusters, self._scans = first.clusters, first._scans
         self.services = _services(config)
-        registry = {"schema.registry.url": config.registry_url, **config.registry_settings}
         self.decoder = Decoder(
-            RegistryClient(registry) if config.registry_url else None, config.own_serdes,
+            RegistryClient(registry_settings(config)) if config.registry_url else None, config.own_serdes,
             glue_schemas(config, os.environ),
         )  # fmt: skip
         self.limits = parse_limits(config.limits)
@@ -553,10 +552,8 @@ def _services(config: Config) -> Services:
     trust = tls_context(authority) if authority else True
     name, colon, password = config.registry_settings.get("basic.auth.user.info", "").partition(":")
     login = (name, password) if colon else None
-    # One authority for all services, the registry too.
-    store = {"schema.registry.ssl.truststore.location": authority} if authority else {}
     return Services(
-        RegistryLink(config.registry_url, {**config.registry_settings, **store}, trust=trust, login=login),
+        RegistryLink(config.registry_url, registry_settings(config), trust=trust, login=login),
         ServiceLink("Connect", config.connect_url, "/", trust=trust, login=login),
         ServiceLink("ksql", config.ksql_url, "/info", trust=trust, login=login),
         ServiceLink("Pipelines", config.pipelines_url, "/task-slots", trust=trust, login=login),

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 
 from pessoa.base.config_values import ConfigProblem, at_least, one_of
-from pessoa.client.librdkafka import security_settings
+from pessoa.client.librdkafka import security_settings, serialiser_settings
+from pessoa.client.registry_client import URL as REGISTRY_URL
 from pessoa.control_center.accounts import ROLES
 from pessoa.control_center.aws_signature import AwsKeys
 from pessoa.control_center.glue_schemas import GlueSchemas
@@ -127,7 +128,15 @@ class Config:
     # What the files and modules of `serdes` have.
     own_serdes: OwnSerdes = field(default_factory=OwnSerdes)
     client: Mapping[str, str] = field(default_factory=dict)
+    # As they are given: `registry_settings` makes them whole.
     registry_settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def registry_settings(config: Config) -> dict[str, str]:
+    """Return the settings of every client of the schema registry: where it is, the login, and whom it is trusted by."""
+    # One authority for all services, unless the registry has one of its own.
+    store = {"schema.registry.ssl.truststore.location": config.http.authority} if config.http.authority else {}
+    return {**store, **config.registry_settings, REGISTRY_URL: config.registry_url}
 
 
 def ldap_settings(config: Config) -> LdapSettings | None:
@@ -184,7 +193,8 @@ def from_properties(given: Mapping[str, str]) -> Config:
             "it needs …oidc.token.url, …oidc.client.id and oauthbearer.jwks.endpoint.url as well",
         )  # fmt: skip
     serdes = load_serdes(config.serdes, FORMATS, schema_file_serdes(config.schema_files))
-    whole = replace(config, http=http, client=_client(given), registry_settings=_registry(given), own_serdes=serdes)
+    own = serialiser_settings(given)
+    whole = replace(config, http=http, client=_client(given), registry_settings=own, own_serdes=serdes)
     ldap_settings(whole)
     glue_schemas(whole, os.environ)
     for address in config.proxy_addresses:
@@ -202,10 +212,6 @@ def from_properties(given: Mapping[str, str]) -> Config:
 
 def _client(given: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in security_settings(given).items() if not key.startswith("ssl.keystore")}
-
-
-def _registry(given: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in given.items() if key.startswith(("schema.registry.", "basic.auth."))}
 
 
 def _clusters(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -226,7 +232,7 @@ def _cluster_config(first: Config, name: str, given: Mapping[str, str]) -> Confi
     config = read_settings(
         replace(first, metrics_urls=()), {**none, **{key: value for key, value in own.items() if key in _KEYS}}
     )
-    return replace(config, name=name, home=None, client=_client(given), registry_settings=_registry(given))
+    return replace(config, name=name, home=None, client=_client(given), registry_settings=serialiser_settings(given))
 
 
 def _without_name(key: str) -> str:

@@ -17,9 +17,8 @@ from confluent_kafka import KafkaException
 
 from pessoa.base.config_values import ConfigProblem, at_least, one_of
 from pessoa.client.client_errors import BadSettings
-from pessoa.client.librdkafka import to_librdkafka
+from pessoa.client.librdkafka import serialiser_settings, to_librdkafka
 from pessoa.client.login_trial import MECHANISMS, can_log_in
-from pessoa.client.registry_client import PREFIX as REGISTRY_PREFIX
 from pessoa.client.registry_client import URL as REGISTRY_URL
 from pessoa.web.http_settings import LISTENERS, HttpSettings, Listener, parse_listeners, read_http_settings
 from pessoa.web.settings import log_unknown, read_settings, setting
@@ -77,7 +76,7 @@ class Config:
         "pessoa.caller.clients.max", 50, "The callers that have clients at once.", rule=at_least(1)
     )
     callers_idle_ms: int = setting("pessoa.caller.clients.idle.ms", 300_000, "When those of a caller are closed.")
-    # For client/registry_client.py, with the prefix.
+    # For client/registry_client.py, as serialisers are told.
     registry_settings: Mapping[str, str] = field(default_factory=lambda: {REGISTRY_URL: "http://localhost:8081"})
     producer: ClientSettings = field(default_factory=dict)
     consumer: ClientSettings = field(default_factory=dict)
@@ -108,7 +107,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
     def settings_of(prefix: str) -> ClientSettings:
         return {"bootstrap.servers": bootstrap_servers, **_to_librdkafka_settings(of_client(prefix))}
 
-    log_unknown(logger, own, (Config, HttpSettings), (LISTENERS, ADVERTISED, REGISTRY_PREFIX, *OWN))
+    log_unknown(logger, own, (Config, HttpSettings), (LISTENERS, ADVERTISED, *serialiser_settings(own), *OWN))
     http = read_http_settings(own, config.http.listener)
     if config.acts_as_callers:
         _check_propagation(http, of_client("admin."))
@@ -118,10 +117,7 @@ def from_properties(given: Mapping[str, str]) -> Config:
         http=http,
         advertised=tuple(parse_listeners(own.get(ADVERTISED, ""), key=ADVERTISED)),
         consumer_threads=max(1, config.consumer_threads),
-        registry_settings={
-            **config.registry_settings,
-            **{key: value for key, value in given.items() if key.startswith(REGISTRY_PREFIX)},
-        },
+        registry_settings={**config.registry_settings, **serialiser_settings(given)},
         producer=settings_of("producer."),
         consumer=settings_of("consumer."),
         admin=settings_of("admin."),

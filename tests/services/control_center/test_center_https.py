@@ -1,13 +1,24 @@
-"""HTTPS in front of the control centre: a caller shows a certificate where `ssl.client.authentication` wants one."""
+"""HTTPS of the control centre: whom it asks for a certificate, and how it reaches a schema registry behind HTTPS."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
+from pessoa.client.registry_client import subjects
+from pessoa.control_center.center import Center
+from pessoa.control_center.center_config import from_properties
+from pessoa.serde.framing import frame
+from pessoa.web.asgi_app import App, json_response, make_app
+from pessoa.web.problems import HttpProblem
+from pessoa.web.routing import Endpoint
+from pessoa.web.serving import ThreadedServer, Tls
 from pessoa.web.trust import tls_context
 from tests.services.certificates import Authority
 from tests.support.logged_process import LoggedProcess, pessoa
@@ -50,3 +61,36 @@ def test_control_center_serves_a_caller_with_a_certificate_of_the_authority(url:
     with client(authority, authority.sign("caller")) as http:
         answer = http.get(f"{url}/health")
         assert answer.status_code == 200, answer.text
+
+
+async def make_registry() -> App:
+    """A registry that answers callers with the token, or the password, of ada."""
+
+    async def answer(request: Request) -> Response:
+        if request.headers.get("authorization") not in ("Bearer a.token", "Basic YWRhOnNlY3JldA=="):
+            raise HttpProblem(401, "Unauthorized", 401)
+        return json_response(request, ["s"] if request.url.path == "/subjects" else {"schema": '"string"'})
+
+    return make_app("registry", [Endpoint("GET", "/schemas/ids/{id}", answer), Endpoint("GET", "/subjects", answer)])
+
+
+@pytest.mark.parametrize(
+    "login", [{"bearer.auth.token": "a.token"}, {"basic.auth.user.info": "ada:secret"}], ids=["bearer", "basic"]
+)
+@pytest.mark.parametrize("store", ["ssl.truststore.location", "schema.registry.ssl.truststore.location"])
+def test_messages_and_pages_reach_a_registry_behind_https_with_the_same_login(
+    authority: Authority, login: dict[str, str], store: str
+) -> None:
+    certificate = authority.sign("registry")
+    with ThreadedServer(make_registry, tls=Tls(certificate, certificate)) as server:
+        given = {"confluent.controlcenter.schema.registry.url": server.url, store: authority.path, **login}
+        center = Center(from_properties({"bootstrap.servers": "127.0.0.1:1", **given}))
+        assert center.decoder.decode(frame(7, b"\x04hi")).value == "hi"
+
+        async def ask() -> list[str]:
+            try:
+                return await center.services.registry.ask(subjects())
+            finally:
+                await center.services.registry.close()
+
+        assert asyncio.run(ask()) == ["s"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from pessoa.base.config_values import ConfigProblem
@@ -40,6 +42,16 @@ def test_prefixes_say_which_client_a_key_is_for_and_its_own_key_wins() -> None:
     assert "request.timeout.ms" not in config.consumer
     assert config.admin["security.protocol"] == "PLAINTEXT"
     assert config.java_admin["security.protocol"] == "PLAINTEXT"
+
+
+def test_login_at_the_registry_is_taken_with_and_without_the_prefix_and_not_called_unknown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    login = {"schema.registry.url": "http://r:1", "basic.auth.user.info": "ada:x", "bearer.auth.token": "t"}
+    with caplog.at_level(logging.INFO):
+        config = from_properties({**login, "schema.registry.ssl.truststore.location": "/ca.pem"})
+    assert config.registry_settings == {**login, "schema.registry.ssl.truststore.location": "/ca.pem"}
+    assert caplog.text == ""
 
 
 def test_security_as_the_jvm_spells_it() -> None:
