@@ -167,6 +167,12 @@ def versions(subject: str) -> Question[list[int]]:
     return msgspec.json.decode(answer, type=list[int])
 
 
+def delete_subject(subject: str) -> Question[list[int]]:
+    """Return the versions that were deleted. The subject may be registered again; its ids stay."""
+    answer = yield Request("DELETE", _path(subject))
+    return msgspec.json.decode(answer, type=list[int])
+
+
 def compatibility_level(subject: str | None = None) -> Question[str]:
     """Return the compatibility level of the subject, which is the global one if it has none of its own."""
     path = "/config" if subject is None else f"/config/{quote(subject, safe='')}?defaultToGlobal=true"

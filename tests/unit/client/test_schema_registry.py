@@ -27,6 +27,7 @@ from pessoa.client.registry_client import (
     by_version,
     check_compatibility,
     compatibility_level,
+    delete_subject,
     look_up,
     register,
     resolved,
@@ -59,6 +60,7 @@ class ScriptedRegistry:
                     "/config", "/config/{subject}"),
             "POST": (subject, f"{subject}/versions", f"/compatibility{subject}/versions/{{version}}"),
             "PUT": ("/config/{subject}",),
+            "DELETE": (subject,),
         }  # fmt: skip
         rows = [Endpoint(method, path, self._answer) for method in paths for path in paths[method]]
         return make_app("registry", rows, consumes=(registry_client.MEDIA_TYPE,))
@@ -146,6 +148,16 @@ def test_a_level_is_set_for_one_subject(registry: ScriptedRegistry, ask: Callabl
     registry.answers = {"PUT /config/b%2F1": {"compatibility": "FULL"}}
     ask({"url": registry.url}, lambda: set_compatibility_level("b/1", "FULL"))
     assert registry.bodies == [b'{"compatibility":"FULL"}']
+
+
+@both
+def test_a_subject_is_deleted_by_its_quoted_name_and_the_versions_are_told(
+    registry: ScriptedRegistry, ask: Callable[..., object]
+) -> None:
+    registry.answers = {"DELETE /subjects/b%2F1": [1, 3]}
+    assert ask({"url": registry.url}, lambda: delete_subject("b/1")) == [1, 3]
+    with pytest.raises(RegistryRefused):
+        ask({"url": registry.url}, lambda: delete_subject("c"))
 
 
 @both

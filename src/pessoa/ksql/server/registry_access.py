@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from pessoa.client.registry_client import RegistryClient, RegistryFailed, RegistryRefused, do
+from pessoa.client.registry_client import RegistryClient, RegistryFailed, RegistryRefused, delete_subject
 from pessoa.ksql.analysis.format_rules import FORMATS
 from pessoa.ksql.analysis.source_catalogue import Source
 from pessoa.ksql.operators.schema_source import KnownSchema
@@ -90,7 +90,7 @@ class ServerSchemas(RegistrySchemas):
         for side, format_name in (("key", source.key_format), ("value", source.value_format)):
             if FORMATS[format_name].registry:
                 try:
-                    self.client.ask(do("DELETE", f"/subjects/{source.topic}-{side}"))
+                    self.client.ask(delete_subject(f"{source.topic}-{side}"))
                 except RegistryFailed as failure:
                     log.warning("the subject %s-%s stays: %s", source.topic, side, failure)
 
