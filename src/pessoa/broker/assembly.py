@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pessoa.base.config_values import ConfigProblem
+from pessoa.base.home_folder import home_path
 from pessoa.broker.command_options import read_options
 from pessoa.log.files import DiskError
 from pessoa.log.meta_properties import CorruptProperties
@@ -104,7 +105,7 @@ def _load(options: CommandOptions) -> BrokerConfig:
                 text = file.read()
         except OSError as problem:
             raise ConfigProblem("--config", options.config, problem.strerror or str(problem)) from problem
-    return load(text, parse_settings(options.settings), _home(), file_name=options.config or "server.properties")
+    return load(text, parse_settings(options.settings), home_path(), file_name=options.config or "server.properties")
 
 
 def make_broker(
@@ -118,7 +119,7 @@ def make_broker(
     from pessoa.broker.config import BrokerConfig, single_node_properties
     from pessoa.broker.lifecycle import Broker
 
-    config = BrokerConfig(single_node_properties(settings, _home()))
+    config = BrokerConfig(single_node_properties(settings, home_path()))
     return Broker(config, disk=disk, network=network, cluster_id=cluster_id)
 
 
@@ -141,11 +142,6 @@ def crash_disk(disk: Disk, *, power_loss: bool) -> None:
         disk.lose_power()
     else:
         disk.crash_process()
-
-
-def _home() -> str:
-    # Without pathlib, which takes four milliseconds of a start.
-    return os.path.abspath(os.path.expanduser(os.environ.get("PESSOA_HOME") or "~/.pessoa"))  # noqa: PTH100, PTH111
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

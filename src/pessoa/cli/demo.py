@@ -74,9 +74,9 @@ def demo(servers: str | None, config: Path | None, rate: float, events: int | No
 
 def _java_settings(servers: str | None, config: Path | None) -> dict[str, str]:
     """Return the settings for the connection, under the names of Kafka's Java clients."""
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.cli.service_settings import settings_in
     from pessoa.cli.tool_run import default_cluster
-    from pessoa.platform.home import pessoa_home
     from pessoa.platform.secured_home import is_secured, secured_files
     from pessoa.platform.security_plan import ADMIN
 

@@ -21,7 +21,7 @@ def down() -> None:
     import signal
     import time
 
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.run_file import is_running, read_run, stop_orphans
 
     home = pessoa_home()

@@ -83,7 +83,7 @@ def _renderer(log: str | None) -> Render:
 
 def _output_files(service: str | None) -> dict[str, Path]:
     """Return the files with the output of services, by service."""
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
 
     folder = pessoa_home() / "logs"
     paths = {path.stem: path for path in sorted(folder.glob("*.log"))}
@@ -94,7 +94,7 @@ def _output_files(service: str | None) -> dict[str, Path]:
 
 def _log_files(service: str | None, log: str) -> dict[str, Path]:
     """Return the files of one of the logs that brokers write, by broker."""
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
 
     folder = pessoa_home() / "logs"
     brokers = {path.stem: folder / path.stem / f"{log}.log" for path in sorted(folder.glob("broker-*.log"))}

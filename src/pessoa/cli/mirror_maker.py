@@ -47,7 +47,7 @@ def _run_one(worker: MirrorWorker) -> int:
     from pessoa.connect.worker_config import default_home
 
     settings = {"listeners": "http://127.0.0.1:0", **worker.settings}
-    home = Path(settings.get("pessoa.home") or Path(default_home()) / "mirror-maker") / worker.target
+    home = Path(settings.get("pessoa.home") or default_home() / "mirror-maker") / worker.target
     connectors = {name: dict(each) for name, each in worker.connectors.items()}
     return run_worker({**settings, "pessoa.home": str(home)}, connectors)
 

@@ -54,12 +54,12 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
     import logging
     import warnings
 
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.cli.tool_run import read_properties
     from pessoa.client.topic_creation import TopicUnavailable
     from pessoa.pipelines.api import pipelines_app
     from pessoa.pipelines.engine import Engine, EngineRefused
     from pessoa.pipelines.spark_server import SparkOptions
-    from pessoa.platform.home import pessoa_home
     from pessoa.web.asgi_app import App
     from pessoa.web.serving import serve_until_signalled
 
@@ -149,7 +149,7 @@ def status(url: str, id: str, as_json: bool) -> None:  # noqa: A002
 @click.option("--home", type=click.Path(file_okay=False), help="That of the engine; default $PESSOA_HOME/pipelines.")
 @click.option("--lines", default=50, show_default=True)
 def logs(home: str | None, lines: int) -> None:
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
 
     path = (Path(home) if home else pessoa_home() / "pipelines") / "spark" / "spark.log"
     if not path.exists():

@@ -33,9 +33,9 @@ def connection_options(command: F) -> F:
 
 def admin_settings(servers: str | None, config: Path | None) -> dict[str, str]:
     """The settings of the administrator's client, with `bootstrap.servers` among them."""
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.cli.service_settings import settings_in
     from pessoa.cli.tool_run import default_cluster
-    from pessoa.platform.home import pessoa_home
     from pessoa.platform.secured_home import is_secured, secured_files
     from pessoa.platform.security_plan import ADMIN
 

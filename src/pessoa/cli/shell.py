@@ -161,8 +161,8 @@ def _session(state: State) -> PromptSession[str]:
     from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings
 
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.cli.shell_words import suggestions
-    from pessoa.platform.home import pessoa_home
 
     class Words(Completer):
         def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:

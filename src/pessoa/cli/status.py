@@ -30,7 +30,7 @@ Examples:
 def status(ctx: click.Context) -> None:
     import asyncio
 
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.report import seconds, table_for_here
     from pessoa.platform.run_file import is_running, read_run
 
@@ -63,7 +63,7 @@ async def _state(service: RunningService) -> str:
 
 
 def _service_probe() -> Probe:
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.secured_home import is_secured, secured_files
     from pessoa.platform.service_rows import answers_health
 
@@ -72,7 +72,7 @@ def _service_probe() -> Probe:
 
 
 def _broker_probe(node_id: int, name: str) -> Probe:
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.secured_home import is_secured, secured_files
     from pessoa.platform.service_rows import answers_as_broker, answers_as_secured_broker
 

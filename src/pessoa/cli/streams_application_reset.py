@@ -291,7 +291,7 @@ def is_internal(topic: str, application: str) -> bool:
 
 
 def _local_state(application: str) -> Path | None:
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
 
     # An application of Pessoa is never called so that this leads elsewhere, one of Java may be.
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", application) is None:

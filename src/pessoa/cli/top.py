@@ -35,7 +35,7 @@ def top(ctx: click.Context, once: bool) -> None:
     import time
     from pathlib import Path
 
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.report import rich_table, table_for_here
     from pessoa.platform.run_file import is_running, read_run
 

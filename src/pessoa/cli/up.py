@@ -60,7 +60,8 @@ def up(
 
 
 def _supervise(brokers: int | None, services: list[str], port_shift: int, secure: bool) -> int:
-    from pessoa.platform.home import HomeProblem, pessoa_home, prepare
+    from pessoa.base.home_folder import pessoa_home
+    from pessoa.platform.home import HomeProblem, prepare
     from pessoa.platform.process_plan import DEFAULT_BROKERS, CannotPlan, plan
     from pessoa.platform.report import view_for_here
     from pessoa.platform.run_file import AlreadyRunning, RunLock, stop_orphans
@@ -145,7 +146,8 @@ def _detach(brokers: int | None, services: list[str], port_shift: int, secure: b
     import sys
     import time
 
-    from pessoa.platform.home import HomeProblem, log_path, pessoa_home, prepare
+    from pessoa.base.home_folder import pessoa_home
+    from pessoa.platform.home import HomeProblem, log_path, prepare
     from pessoa.platform.process_plan import DEFAULT_BROKERS
     from pessoa.platform.run_file import read_run
 

@@ -47,10 +47,10 @@ def users() -> None:
 def add(
     name: str, password_stdin: bool, replace: bool, folder: Path | None, servers: str | None, config: Path | None
 ) -> None:
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.cli.secured_cluster import admin_settings, reach
     from pessoa.client.quota_admin import describe_credentials
     from pessoa.platform.first_access import set_password
-    from pessoa.platform.home import pessoa_home
     from pessoa.platform.secured_home import new_password, secured_files, write_client
     from pessoa.platform.security_plan import Login, with_login
 
@@ -105,9 +105,9 @@ def remove(name: str, keep_acls: bool, servers: str | None, config: Path | None)
 @users.command("list", help="List who can log in with SCRAM.", epilog=EPILOG)
 @connection_options
 def list_(servers: str | None, config: Path | None) -> None:
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.cli.secured_cluster import admin_settings, reach
     from pessoa.client.quota_admin import describe_credentials
-    from pessoa.platform.home import pessoa_home
     from pessoa.platform.report import table_for_here
     from pessoa.platform.secured_home import secured_files
 
@@ -158,7 +158,7 @@ def _remove_acls(cluster: Cluster, name: str) -> int:
 
 
 def _remove_files(name: str) -> None:
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.secured_home import secured_files
     from pessoa.platform.security_plan import BadName, check_user_name
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pessoa.base.config_values import at_least
+from pessoa.base.home_folder import pessoa_home
 from pessoa.connect.converters import SIMPLE_HEADER
 from pessoa.connect.definition import settings_below
 from pessoa.web.http_settings import (
@@ -116,9 +117,8 @@ def make_config(given: Mapping[str, str], *, is_standalone: bool = False) -> Wor
     )
 
 
-def default_home() -> str:
-    base = os.environ.get("PESSOA_HOME") or str(Path.home() / ".pessoa")
-    return str(Path(base) / "connect")
+def default_home() -> Path:
+    return pessoa_home() / "connect"
 
 
 def change_to_worker_folder(worker: Mapping[str, str]) -> None:

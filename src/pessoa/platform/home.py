@@ -1,4 +1,4 @@
-"""Where the platform keeps its data and logs: `$PESSOA_HOME`, or `.pessoa` in the user's home directory.
+"""Where the platform keeps its data and logs, in the home that base/home_folder.py names.
 
     platform.properties      the cluster's id and its number of brokers, written at the first `pessoa up`
     broker-<n>/              the data of a broker
@@ -33,11 +33,6 @@ class HomeProblem(Exception):
 class Platform:
     cluster_id: str
     brokers: int
-
-
-def pessoa_home() -> Path:
-    # An empty variable means unset: PESSOA_HOME= in a script must not scatter files over the working directory.
-    return Path(os.environ.get("PESSOA_HOME") or "~/.pessoa").expanduser().absolute()
 
 
 def log_path(home: Path, service: str) -> Path:

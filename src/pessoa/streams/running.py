@@ -9,7 +9,6 @@ The engine keeps its checkpoints under $PESSOA_HOME/streams/<app> (~/.pessoa wit
 
 from __future__ import annotations
 
-import os
 import shutil
 import threading
 import time
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
 
+from pessoa.base.home_folder import pessoa_home
 from pessoa.client.topic_creation import TopicSpec, TopicUnavailable, ensure_topic
 from pessoa.pipelines.engine import Engine
 from pessoa.pipelines.launching import client_settings
@@ -65,7 +65,7 @@ class PipelineFailed(Exception):
 def home_of(app: App) -> Path:
     if app.home is not None:
         return app.home
-    return Path(os.environ.get("PESSOA_HOME") or "~/.pessoa").expanduser() / "streams" / app.id
+    return pessoa_home() / "streams" / app.id
 
 
 def forget(app: App) -> None:

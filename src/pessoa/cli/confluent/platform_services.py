@@ -26,7 +26,7 @@ def home() -> Path | None:
     """Return the home of a running `pessoa up`; None if none runs or CONFLUENT_CURRENT is set."""
     if os.environ.get("CONFLUENT_CURRENT"):
         return None
-    from pessoa.platform.home import pessoa_home
+    from pessoa.base.home_folder import pessoa_home
     from pessoa.platform.run_file import is_running
 
     found = pessoa_home()

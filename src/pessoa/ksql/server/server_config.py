@@ -7,12 +7,12 @@ and in `streamsProperties`, and either of them works in all places. `query_prope
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pessoa.base.config_values import at_least, one_of
+from pessoa.base.home_folder import pessoa_home
 from pessoa.client.librdkafka import security_settings
 from pessoa.web.http_settings import ANY_ADDRESS, LISTENERS, HttpSettings, Listener, read_http_settings
 from pessoa.web.settings import default_texts, log_unknown, read_settings, setting
@@ -100,13 +100,9 @@ def make_config(given: Mapping[str, str]) -> KsqlConfig:
     https = {key.removeprefix(_OF_HTTPS): value for key, value in given.items() if key.startswith(_OF_HTTPS)}
     http = read_http_settings({**given, **https}, Listener("http", ANY_ADDRESS, DEFAULT_PORT), realm="ksql")
     settings = {**default_texts(config), **given}
-    settings["pessoa.home"] = str(Path(config.home_path or _default_home()).expanduser())
+    settings["pessoa.home"] = str(Path(config.home_path or pessoa_home() / "ksql").expanduser())
     extensions = config.extension_dir or str(Path(settings["pessoa.home"]) / "ext")
     return replace(config, settings=settings, http=http, extension_dir=extensions)
-
-
-def _default_home() -> str:
-    return str(Path(os.environ.get("PESSOA_HOME") or str(Path.home() / ".pessoa")) / "ksql")
 
 
 # The properties that SET and streamsProperties may name, with a note about values; without `ksql.streams.`.
