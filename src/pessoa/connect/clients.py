@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from pessoa.client.librdkafka import security_settings, to_librdkafka
 from pessoa.client.topic_creation import TopicSpec, TopicUnavailable, ensure_topic
-from pessoa.connect.definition import settings_below
+from pessoa.web.settings import settings_below
 
 log = logging.getLogger("pessoa.connect")
 

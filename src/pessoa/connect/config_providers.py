@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from pessoa.base.config_values import split_list
 from pessoa.base.properties import MalformedProperties, read_properties
-from pessoa.connect.definition import settings_below
+from pessoa.web.settings import settings_below
 
 Lookup = Callable[[str, str], str | None]
 

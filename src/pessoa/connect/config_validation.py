@@ -31,12 +31,12 @@ from pessoa.connect.definition import (
     KeyReport,
     Table,
     key,
-    settings_below,
 )
 from pessoa.connect.plugins import Plugins, UnknownPlugin
 from pessoa.connect.predicates import Predicate
 from pessoa.connect.transforms.transform import Transform
 from pessoa.web.problems import HttpProblem
+from pessoa.web.settings import settings_below
 
 HINT = "You can also find the above list of errors at the endpoint `/connector-plugins/{connectorType}/config/validate`"
 OVERRIDES = ("producer.override.", "consumer.override.", "admin.override.")

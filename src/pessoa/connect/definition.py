@@ -335,8 +335,3 @@ _EXPECTED = {
 
 def _expectation(row: Key, problem: ConfigProblem) -> str:
     return _EXPECTED.get(row.type, problem.why)
-
-
-def settings_below(settings: Settings, prefix: str) -> dict[str, str]:
-    """Return the settings whose names begin with a prefix, without the prefix."""
-    return {name.removeprefix(prefix): text for name, text in settings.items() if name.startswith(prefix)}

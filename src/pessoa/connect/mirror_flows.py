@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pessoa.base.config_values import ConfigProblem, split_list
-from pessoa.connect.definition import settings_below
+from pessoa.web.settings import settings_below
 
 _PACKAGE = "org.apache.kafka.connect.mirror.Mirror"
 KINDS = {"source": "SourceConnector", "checkpoint": "CheckpointConnector", "heartbeat": "HeartbeatConnector"}

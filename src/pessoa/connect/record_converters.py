@@ -16,9 +16,9 @@ from pessoa.client.registry_client import URL
 from pessoa.connect.converters import SIMPLE_HEADER
 from pessoa.connect.converters.converter import Converter
 from pessoa.connect.data import Header, Record
-from pessoa.connect.definition import settings_below
 from pessoa.connect.error_tolerance import ErrorTolerance
 from pessoa.connect.plugins import Plugins
+from pessoa.web.settings import settings_below
 
 if TYPE_CHECKING:
     from pessoa.pipelines.python_sink import KafkaRow

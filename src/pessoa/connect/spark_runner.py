@@ -28,7 +28,6 @@ from pessoa.connect.config_providers import Providers
 from pessoa.connect.connector import Connector, SinkConnector, SourceConnector
 from pessoa.connect.connector_offsets import group_of, group_offsets
 from pessoa.connect.connectors.table_sink import TableSinkConnector
-from pessoa.connect.definition import settings_below
 from pessoa.connect.java_regex import JavaPattern
 from pessoa.connect.plugins import Plugins
 from pessoa.connect.query_offset import parts_of, query_offset_of, read_query_offset
@@ -37,6 +36,7 @@ from pessoa.connect.sink_task import SinkTask
 from pessoa.connect.source_task import SourceTask
 from pessoa.connect.table_task import TableTask
 from pessoa.connect.worker_config import WorkerConfig
+from pessoa.web.settings import settings_below
 
 if TYPE_CHECKING:
     from pessoa.pipelines.engine import Engine

@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 
 from pessoa.connect.clients import Outbox, TopicMaker, client_settings
-from pessoa.connect.definition import settings_below
 from pessoa.connect.java_regex import JavaPattern
+from pessoa.web.settings import settings_below
 
 
 def topic_status_key(topic: str, connector: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.config_values import split_list
 from pessoa.connect.data import Record
-from pessoa.connect.definition import settings_below
 from pessoa.connect.predicates import Predicate
 from pessoa.connect.transforms.transform import Transform
+from pessoa.web.settings import settings_below
 
 if TYPE_CHECKING:
     from pessoa.connect.plugins import Plugins

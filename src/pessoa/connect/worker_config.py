@@ -23,7 +23,6 @@ from pathlib import Path
 from pessoa.base.config_values import at_least
 from pessoa.base.home_folder import pessoa_home
 from pessoa.connect.converters import SIMPLE_HEADER
-from pessoa.connect.definition import settings_below
 from pessoa.web.http_settings import (
     ANY_ADDRESS,
     LISTENERS,
@@ -32,7 +31,7 @@ from pessoa.web.http_settings import (
     parse_listeners,
     read_http_settings,
 )
-from pessoa.web.settings import default_texts, log_unknown, read_settings, setting
+from pessoa.web.settings import default_texts, log_unknown, read_settings, setting, settings_below
 
 log = logging.getLogger("pessoa.connect")
 

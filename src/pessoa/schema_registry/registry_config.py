@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pessoa.base.config_values import ConfigProblem, one_of_ignoring_case
 from pessoa.schema_registry.compatibility.levels import Level, parse_level
 from pessoa.web.http_settings import ANY_ADDRESS, LISTENERS, HttpSettings, Listener, read_http_settings
-from pessoa.web.settings import log_unknown, read_settings, setting
+from pessoa.web.settings import log_unknown, read_settings, setting, settings_below
 
 log = logging.getLogger("pessoa.schema_registry")
 
@@ -86,9 +86,6 @@ def make_config(properties: Mapping[str, str]) -> Config:
             "authentication.method", "BASIC", "it needs pessoa.authentication.users.file or pessoa.authentication.kafka"
         )
     log_unknown(log, properties, (Config, HttpSettings), (_PREFIX, LISTENERS))
-    clients = {
-        key.removeprefix(_PREFIX): value
-        for key, value in properties.items()
-        if key.startswith(_PREFIX) and key not in _STORE_KEYS
-    }
+    for_clients = {key: value for key, value in properties.items() if key not in _STORE_KEYS}
+    clients = settings_below(for_clients, _PREFIX)
     return replace(config, http=http, client_settings=clients)

@@ -80,6 +80,11 @@ def read_settings(defaults: D, properties: Mapping[str, str]) -> D:
     return dataclasses.replace(defaults, **found)
 
 
+def settings_below(properties: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the settings whose names begin with a prefix, without the prefix."""
+    return {name.removeprefix(prefix): text for name, text in properties.items() if name.startswith(prefix)}
+
+
 def log_unknown(
     log: logging.Logger,
     properties: Mapping[str, str],

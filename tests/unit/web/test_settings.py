@@ -14,7 +14,7 @@ from pessoa.rest_proxy.proxy_config import Config as RestConfig
 from pessoa.schema_registry.registry_config import Config as RegistryConfig
 from pessoa.web.http_settings import HttpSettings, Listener, parse_listeners, read_http_settings
 from pessoa.web.serving import Tls
-from pessoa.web.settings import default_texts, log_unknown, read_settings, rows, setting
+from pessoa.web.settings import default_texts, log_unknown, read_settings, rows, setting, settings_below
 
 HERE = Listener("http", "127.0.0.1", 80)
 
@@ -32,6 +32,12 @@ def test_what_is_set_is_read_and_the_rest_has_its_default() -> None:
     assert read_settings(Table(), {}) == Table()
     found = read_settings(Table(), {"count": " 7 ", "enabled": "FALSE", "name": "n", "words": "b, c", "other": "x"})
     assert found == Table(7, False, "n", ("b", "c"))
+
+
+def test_settings_below_a_prefix_have_its_keys_without_it() -> None:
+    given = {"producer.acks": "1", "producer.override.acks": "all", "producers": "2", "acks": "0"}
+    assert settings_below(given, "producer.") == {"acks": "1", "override.acks": "all"}
+    assert settings_below(given, "producer.override.") == {"acks": "all"}
 
 
 def test_the_newer_name_of_a_key_comes_first_and_an_empty_text_is_none() -> None:

@@ -28,8 +28,8 @@ from pessoa.connect.definition import (
     Key,
     Settings,
     key,
-    settings_below,
 )
+from pessoa.web.settings import settings_below
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -15,7 +15,7 @@ from pessoa.base.config_values import at_least, one_of
 from pessoa.base.home_folder import pessoa_home
 from pessoa.client.librdkafka import security_settings
 from pessoa.web.http_settings import ANY_ADDRESS, LISTENERS, HttpSettings, Listener, read_http_settings
-from pessoa.web.settings import default_texts, log_unknown, read_settings, setting
+from pessoa.web.settings import default_texts, log_unknown, read_settings, setting, settings_below
 
 log = logging.getLogger("pessoa.ksql")
 
@@ -83,7 +83,7 @@ class KsqlConfig:
         return security_settings(self.settings)
 
     def below(self, prefix: str) -> dict[str, str]:
-        return {key.removeprefix(prefix): value for key, value in self.settings.items() if key.startswith(prefix)}
+        return settings_below(self.settings, prefix)
 
     @property
     def registry_settings(self) -> dict[str, str] | None:
@@ -97,8 +97,8 @@ def make_config(given: Mapping[str, str]) -> KsqlConfig:
     config = read_settings(KsqlConfig(), given)
     log_unknown(log, given, (KsqlConfig, HttpSettings), _ELSEWHERE)
     # An https listener's settings may stand behind this prefix; those without it are the Kafka clients' as well.
-    https = {key.removeprefix(_OF_HTTPS): value for key, value in given.items() if key.startswith(_OF_HTTPS)}
-    http = read_http_settings({**given, **https}, Listener("http", ANY_ADDRESS, DEFAULT_PORT), realm="ksql")
+    of_listener = {**given, **settings_below(given, _OF_HTTPS)}
+    http = read_http_settings(of_listener, Listener("http", ANY_ADDRESS, DEFAULT_PORT), realm="ksql")
     settings = {**default_texts(config), **given}
     settings["pessoa.home"] = str(Path(config.home_path or pessoa_home() / "ksql").expanduser())
     extensions = config.extension_dir or str(Path(settings["pessoa.home"]) / "ext")
