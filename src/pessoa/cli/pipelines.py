@@ -21,6 +21,18 @@ URL = click.option(
     "--url", envvar="PESSOA_PIPELINES_URL", default="http://localhost:8084", show_default=True, help="The engine."
 )
 
+# The options of `serve` that say a setting in another way.
+SETTING_OF_OPTION = {
+    "bootstrap_server": "bootstrap.servers",
+    "home": "pessoa.home",
+    "schema_registry": "schema.registry.url",
+    "spark_remote": "pessoa.spark.remote",
+    "spark_master": "pessoa.spark.master",
+    "spark_memory": "pessoa.spark.memory",
+    "checkpoints": "pessoa.checkpoints",
+    "state_topic": "pessoa.state.topic",
+}
+
 
 @click.group(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -31,62 +43,69 @@ def pipelines() -> None:
     pass
 
 
-@pipelines.command(help="Run the engine in the foreground.")
-@click.option("--bootstrap-server", default="localhost:9092", show_default=True, metavar="HOST:PORT,…")
+@pipelines.command(help="Run the engine in the foreground. Settings come from PROPERTIES, if it is given.")
+@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Where Kafka is; default localhost:9092.")
 @click.option("--home", type=click.Path(file_okay=False), help="Checkpoints and logs; default $PESSOA_HOME/pipelines.")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8084, show_default=True, help="0 for any that is free.")
-@click.option("--schema-registry", default="", metavar="URL")
+@click.option("--host", help="The address to listen on; default 127.0.0.1.")
+@click.option("--port", type=int, help="The port to listen on; default 8084, and 0 for any that is free.")
+@click.option("--schema-registry", metavar="URL", help="The schema registry, for formats that need one.")
 @click.option("--spark-remote", metavar="sc://HOST:PORT", help="A Spark Connect server to use instead of our own.")
-@click.option(
-    "--spark-master",
-    default="local[*]",
-    show_default=True,
-    help="Or spark://HOST:PORT, a cluster; local[N] for N task slots.",
-)
-@click.option("--spark-memory", default="1g", show_default=True, help="The most that Spark's driver may take.")
+@click.option("--spark-master", help="Or spark://HOST:PORT, a cluster; local[N] for N task slots; default local[*].")
+@click.option("--spark-memory", help="The most that Spark's driver may take; default 1g.")
 @click.option("--spark-set", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 @click.option("--checkpoints", metavar="URI", help="Where a cluster keeps checkpoints: all its machines reach it.")
-@click.option("--state-topic", default="_pessoa_queries", show_default=True, help="Remembers what should run.")
+@click.option("--state-topic", help="Remembers what should run; default _pessoa_queries.")
 @click.option("--command-config", type=click.Path(exists=True), help="Properties for Kafka's clients.")
+@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
 @click.pass_context
 def serve(ctx: click.Context, /, **chosen: Any) -> None:
     import logging
     import warnings
 
-    from pessoa.base.home_folder import pessoa_home
-    from pessoa.cli.tool_run import read_properties
+    from pessoa.base.config_values import ConfigProblem
+    from pessoa.cli.service_settings import listen_at, settings_in, settings_of
     from pessoa.client.topic_creation import TopicUnavailable
     from pessoa.pipelines.api import pipelines_app
     from pessoa.pipelines.engine import Engine, EngineRefused
+    from pessoa.pipelines.engine_config import DEFAULT_PORT, make_config
     from pessoa.pipelines.spark_server import SparkOptions
     from pessoa.web.asgi_app import App
-    from pessoa.web.serving import serve_until_signalled
+    from pessoa.web.http_settings import serve_service
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # Spark's client logs it when Spark has ended; the engine notices and reports that itself.
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    home = Path(chosen["home"]) if chosen["home"] else pessoa_home() / "pipelines"
-    config = chosen["command_config"]
-    settings = dict(pair.partition("=")[::2] for pair in chosen["spark_set"])
+    settings = settings_of(chosen["properties"], chosen["overrides"])
+    settings.update({key: chosen[name] for name, key in SETTING_OF_OPTION.items() if chosen[name] is not None})
+    host, port = chosen["host"], chosen["port"]
+    listen_at(settings, host or ("127.0.0.1" if port is not None else None), port, DEFAULT_PORT)
+    for_clients = settings_in(Path(chosen["command_config"])) if chosen["command_config"] else {}
+    for_spark = dict(pair.partition("=")[::2] for pair in chosen["spark_set"])
+    try:
+        config = make_config(settings)
+        kafka_options = {**config.kafka_options, **for_clients}
+        auth = config.http.authenticator(config.bootstrap_servers, kafka_options)
+    except ConfigProblem as wrong:
+        raise click.ClickException(str(wrong)) from None
 
-    async def make() -> App:
-        return pipelines_app(
-            Engine(
-                chosen["bootstrap_server"],
-                home=home.absolute(),
-                spark_remote=chosen["spark_remote"],
-                spark=SparkOptions(chosen["spark_master"], chosen["spark_memory"], settings),
-                kafka_options=read_properties(config) if config else {},
-                schema_registry_url=chosen["schema_registry"],
-                checkpoints=chosen["checkpoints"],
-                state_topic=chosen["state_topic"],
-                say=click.echo,
-            )
+    async def make(_: int) -> App:
+        spark = SparkOptions(config.spark_master, config.spark_memory, {**config.spark_options, **for_spark})
+        engine = Engine(
+            config.bootstrap_servers,
+            home=config.home,
+            spark_remote=config.spark_remote,
+            spark=spark,
+            kafka_options=kafka_options,
+            schema_registry_url=config.registry_url,
+            checkpoints=config.checkpoints,
+            state_topic=config.state_topic,
+            say=click.echo,
         )
+        return pipelines_app(engine, auth=auth, body_limit=config.http.request_max_bytes)
 
     try:
-        ctx.exit(serve_until_signalled(make, chosen["host"], chosen["port"], tell=click.echo))
+        ctx.exit(serve_service(make, config.http, click.echo))
     except (EngineRefused, TopicUnavailable) as refused:
         raise click.ClickException(str(refused)) from None
 
@@ -181,13 +200,18 @@ def delete(url: str, id: str) -> None:  # noqa: A002
 
 
 def ask(url: str, method: str, path: str, body: object = None) -> Any:
+    from urllib.parse import urlsplit
+
     import httpx
 
     try:
         answer = httpx.request(method, url.rstrip("/") + path, json=body, timeout=600)
     except httpx.HTTPError as failure:
+        shown = urlsplit(url)
+        shown = shown._replace(netloc=shown.netloc.rpartition("@")[2])
         raise click.ClickException(
-            f"no engine answers at {url} ({failure}): start one with `pessoa pipelines serve`, or name it with --url"
+            f"no engine answers at {shown.geturl()} ({failure}): start one with `pessoa pipelines serve`, or name it"
+            " with --url"
         ) from None
     if answer.is_success:
         return answer.json() if answer.content else None

@@ -9,7 +9,8 @@
     GET    /task-slots               Spark's places for tasks: all of them, those that are held, those that are free
 
 A caller that reaches this API can run code, as with any Spark; so it listens on the loopback unless it is told
-otherwise, and takes JSON only, which no page in a browser can send here by itself. /metrics has a gauge for each number
+otherwise, can ask for certificates and logins like every service (engine_config.py), and takes JSON only, which no page
+in a browser can send here by itself. /metrics has a gauge for each number
 of a status.
 """
 
@@ -37,12 +38,12 @@ from pessoa.pipelines.registry_values import registry_values
 from pessoa.pipelines.spark_server import SparkUnavailable
 from pessoa.pipelines.table_api import table_endpoints
 from pessoa.pipelines.table_shelf import TableShelf
-from pessoa.web.asgi_app import App, json_response, make_app
+from pessoa.web.asgi_app import DEFAULT_BODY_LIMIT, App, json_response, make_app
+from pessoa.web.auth import Authenticator
 from pessoa.web.bodies import read_json
 from pessoa.web.problems import HttpProblem
 from pessoa.web.routing import Endpoint
 
-DEFAULT_PORT = 8084
 ACTIONS = ("pause", "resume", "stop", "restart")
 STATES = State.__args__  # type: ignore[attr-defined]
 
@@ -70,8 +71,15 @@ class NewQuery(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     group_id: str | None = None
 
 
-def pipelines_app(engine: Engine, tables: TableShelf | None = None) -> App:
-    """Return the app. `tables` are the materialised tables of this process, if any; they are closed with the engine."""
+def pipelines_app(
+    engine: Engine,
+    tables: TableShelf | None = None,
+    *,
+    auth: Authenticator | None = None,
+    body_limit: int = DEFAULT_BODY_LIMIT,
+) -> App:
+    """Return the app. `tables` are the materialised tables of this process, if any; they are closed with the engine.
+    `auth` says who may call it, None: everyone."""
     api = Api(engine)
     shelf = tables or TableShelf(client_settings(engine.kafka), engine.home / "tables")
 
@@ -95,7 +103,7 @@ def pipelines_app(engine: Engine, tables: TableShelf | None = None) -> App:
         Endpoint("GET", "/task-slots", api.task_slots, "Spark's task slots.", answer=TaskSlotsAnswer),
         *table_endpoints(shelf, registry_values(engine.kafka)),
     ]
-    app = make_app("pipelines", rows, lifespan=running)
+    app = make_app("pipelines", rows, lifespan=running, auth=auth, body_limit=body_limit)
     app.metrics.registry.register(QueryMetrics(engine))
     return app
 

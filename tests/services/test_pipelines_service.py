@@ -1,0 +1,96 @@
+"""`pessoa pipelines serve` as a service like the others: a settings file, HTTPS, users. No query runs, so no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from pessoa.cli.pipelines import pipelines
+from pessoa.testing import Broker
+from pessoa.web.trust import tls_context
+from tests.services.certificates import Authority
+from tests.support.logged_process import LoggedProcess, pessoa
+
+START_S = 60.0
+
+
+class Stage(NamedTuple):
+    url: str
+    authority: str
+
+    def get(self, path: str, auth: tuple[str, str] | None) -> httpx.Response:
+        with httpx.Client(verify=tls_context(self.authority), auth=auth, timeout=START_S, trust_env=False) as http:
+            return http.get(self.url + path)
+
+    def list_queries(self, login: str) -> Result:
+        url = self.url.replace("://", f"://{login}")
+        return CliRunner().invoke(pipelines, ["list", "--url", url], env={"SSL_CERT_FILE": self.authority})
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder: Path = tmp_path_factory.mktemp("pipelines")
+    authority = Authority(folder)
+    (folder / "users").write_text("ada: secret, admin\nbob: builder, guest\n")
+    with Broker() as broker:
+        settings = {
+            "bootstrap.servers": "127.0.0.1:1",
+            "listeners": "https://127.0.0.1:0",
+            "listeners.https.ssl.keystore.location": authority.sign("engine"),
+            "pessoa.authentication.users.file": folder / "users",
+            "pessoa.home": folder / "home",
+        }
+        (folder / "engine.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        command = pessoa(
+            *("pipelines", "serve", folder / "engine.properties", "--override", "authentication.roles=admin"),
+            *("--bootstrap-server", broker.bootstrap_servers),
+        )
+        with LoggedProcess(command, folder / "engine.log", name="the engine") as process:
+            yield Stage(process.wait_for(r"is listening on (\S+)\n", START_S)[1], authority.path)
+
+
+def test_engine_serves_https_to_users_of_its_file_who_have_a_role(stage: Stage) -> None:
+    assert stage.url.startswith("https://")
+    answer = stage.get("/queries", ("ada", "secret"))
+    assert (answer.status_code, answer.json()) == (200, [])
+    assert stage.get("/queries", ("bob", "builder")).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/queries", "/task-slots", "/tables", "/metrics"])
+def test_engine_refuses_a_caller_without_a_login(stage: Stage, path: str) -> None:
+    for auth in (None, ("ada", "wrong")):
+        answer = stage.get(path, auth)
+        assert answer.status_code == 401, answer.text
+        assert "www-authenticate" in answer.headers
+    assert stage.get("/health", None).status_code == 200
+
+
+def test_commands_log_in_with_the_login_of_the_url_and_never_show_it(stage: Stage) -> None:
+    assert stage.list_queries("ada:secret@").exit_code == 0
+    refused = stage.list_queries("ada:wrong@")
+    assert (refused.exit_code, refused.output) == (1, "Error: Unauthorized\n")
+    gone = CliRunner().invoke(pipelines, ["list", "--url", "http://ada:secret@127.0.0.1:1"])
+    assert gone.exit_code == 1
+    assert "no engine answers at http://127.0.0.1:1 (" in gone.output
+    assert "secret" not in gone.output
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("listeners=ftp://here:1", "listeners"),
+        ("listeners=https://127.0.0.1:0", "ssl.keystore.location"),
+        ("pessoa.authentication.kafka=true", "pessoa.authentication.kafka"),
+        ("nothing", "write KEY=VALUE"),
+    ],
+)
+def test_engine_says_which_setting_is_wrong(override: str, told: str, tmp_path: Path) -> None:
+    words = ["serve", "--home", str(tmp_path), "--override", override]
+    refused = CliRunner().invoke(pipelines, words)
+    assert refused.exit_code in (1, 2)
+    assert told in refused.output
