@@ -47,7 +47,7 @@ def group_coordinator(
 class NoPersister:
     """The persister of a group coordinator without share coordinators."""
 
-    async def ask(self, api: StateApi, request: Any) -> Message:
+    async def ask(self, api: StateApi[Any], request: Any) -> Message:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

@@ -84,6 +84,25 @@ class Quota(Enum):
     CONTROLLER_MUTATION = "controller_mutation_rate"
 
 
+class Audited(Enum):
+    """Whether the audit log has the requests of an API, which change the cluster or what it holds."""
+
+    NO = "no"
+    YES = "yes"
+    # The numbers of resource types and operations in them are those of access control lists.
+    OF_ACLS = "yes, as a change of access control lists"
+
+
+class Counted(Enum):
+    """What the metrics count of a request, beside the request itself, its time and its errors."""
+
+    REQUESTS = "nothing else"
+    PRODUCED = "batches and records taken, by topic"
+    FETCHED = "bytes given, by topic, and those given to followers"
+    COMMITTED = "offsets committed"
+    SHARED = "share fetches and acknowledgements, by topic"
+
+
 def _cluster(_request: Message) -> str:
     return CLUSTER_NAME
 
@@ -124,12 +143,13 @@ class ApiRow(Generic[R]):
         "_decide",
         "_refuse",
         "advertised",
+        "audited",
         "authorised",
         "authorised_on_controller",
         "controller_channel",
+        "counted",
         "handle",
         "handle_on_controller",
-        "is_audited",
         "is_forwarded",
         "is_offered",
         "is_served_before_login",
@@ -151,7 +171,8 @@ class ApiRow(Generic[R]):
         is_offered: Callable[[BrokerServices], bool] | None = None,
         is_forwarded: bool = False,
         is_served_before_login: bool = False,
-        is_audited: bool = False,
+        audited: Audited = Audited.NO,
+        counted: Counted = Counted.REQUESTS,
         controller_channel: ControllerChannel | None = None,
         decide: Callable[[Situation, R], Decision] | None = None,
         serve_in_quorum: Callable[[RaftQuorum, R, int], Answer[Message]] | None = None,
@@ -173,8 +194,8 @@ class ApiRow(Generic[R]):
         self.is_forwarded = is_forwarded
         # Whether a client may ask for it on a listener with SASL before it has logged in.
         self.is_served_before_login = is_served_before_login
-        # Whether the audit log has it: it changes the cluster, or what it holds.
-        self.is_audited = is_audited
+        self.audited = audited
+        self.counted = counted
         # The connection on which a broker sends it to the controller as it is, for itself; None: in an envelope.
         self.controller_channel = controller_channel
         self._decide = decide

@@ -2,9 +2,9 @@
 
     dispatcher ── begin(context, request, size) ──▶ Observation ── end(response, frames), or lose() ──▶ a line, a count
 
-A `Watcher` says by the row of an API whether it looks at its requests. What a route has to call is put together when
-watchers come or go, and not for each request: a route that no watcher looks at has None, and costs its requests one
-comparison with None. So the log of changes of the cluster costs a produce nothing.
+A `Watcher` says by the row of an API whether it looks at its requests, and with which function. What a route has to
+call is put together when watchers come or go, and not for each request: a route that no watcher looks at has None, and
+costs its requests one comparison with None. So the log of changes of the cluster costs a produce nothing.
 
 A watcher takes what it needs from a request in `begin`, and keeps nothing of it: record data is a view of the
 connection's buffer, which is used again before the response is there.
@@ -30,8 +30,8 @@ class Watcher(Protocol):
     def watches(self, row: AnyRow) -> bool:
         """Return whether the watcher observes requests of this API."""
 
-    def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
-        """Begin the observation of a request, before it is served."""
+    def begin_of(self, row: AnyRow) -> Begin:
+        """Return the function that is called with each request of this API before it is served."""
 
 
 class Observers:
@@ -65,7 +65,7 @@ class Observers:
     def begin_of(self, row: AnyRow) -> Begin | None:
         """Return the function to call with each request of an API, which begins its observation; None if no watcher
         wants that API."""
-        begins = [one.begin for one in self._watchers.values() if one.watches(row)]
+        begins = [one.begin_of(row) for one in self._watchers.values() if one.watches(row)]
         if len(begins) <= 1:
             return begins[0] if begins else None
 

@@ -12,6 +12,7 @@ from pessoa.net.channel import Channels
 from pessoa.quorum.quorum_settings import QuorumNode, QuorumSettings
 from pessoa.quorum.raft_quorum import RaftQuorum
 from pessoa.raft.voters import Address, VoterSet
+from pessoa.wire.api.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
 
 
-_FETCH = 1
-
-
 class QuorumTransport:
     """The connections of a quorum member to the others: separate ones for fetches, which wait long."""
 
@@ -43,7 +41,7 @@ class QuorumTransport:
 
     async def send(self, host: str, port: int, request: Message, version: int, timeout_ms: int) -> Message:
         """Return the response. Raises ChannelFailed. A vote does not wait behind a fetch that waits for records."""
-        channels = self._fetches if request.api_key == _FETCH else self._other_channels
+        channels = self._fetches if isinstance(request, FetchRequest) else self._other_channels
         return await channels.of(host, port).send(request, version, timeout_ms)
 
     def close(self) -> None:

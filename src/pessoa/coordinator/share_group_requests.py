@@ -35,6 +35,7 @@ from pessoa.coordinator.shard import Image, public_error
 from pessoa.coordinator.shard_answers import all_of, ask
 from pessoa.coordinator.share.share_state import NO_OFFSET
 from pessoa.coordinator.share.state_messages import DELETE, INITIALIZE, SUMMARY, StateApi
+from pessoa.coordinator.share.state_messages import R as StateR
 from pessoa.wire.api import alter_share_group_offsets as alter
 from pessoa.wire.api import delete_share_group_offsets as delete
 from pessoa.wire.api import delete_share_group_state as delete_state
@@ -60,7 +61,7 @@ SharePartitionId = tuple[Uuid, int]
 class SharePersister(Protocol):
     """Sends requests to the share coordinators. A share partition without a response in time has an error."""
 
-    async def ask(self, api: StateApi, request: Any) -> Message: ...
+    async def ask(self, api: StateApi[StateR], request: StateR) -> Message: ...
 
 
 # Asks for the latest offset of each partition; one whose leader has not told it is left out.

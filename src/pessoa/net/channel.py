@@ -29,6 +29,7 @@ from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import DEFAULT_MAX_FRAME_BYTES, request_frame
 from pessoa.wire.message_headers import ResponseHeader, response_header_version
+from pessoa.wire.schema import has_records
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -42,8 +43,6 @@ log = logging.getLogger("pessoa.net")
 _FIRST_QUESTION_VERSION = 0
 # The share of a session after which it is renewed.
 _RENEWED_AFTER = 0.85
-# Answers whose record data stays a view of the buffer.
-_WITH_RECORDS = frozenset((ApiKey.FETCH, ApiKey.FETCH_SNAPSHOT))
 
 
 class ChannelFailed(Exception):
@@ -149,13 +148,13 @@ class _Connection(asyncio.BufferedProtocol):
             version = min(wanted_version, newest)
             if version < oldest:
                 raise ChannelFailed(f"{self._peer} does not serve {ApiKey(key).title} in version {wanted_version}")
-        kind = type(request)
+        kind, response = type(request), ApiKey(key).response
         self._next_id += 1
         question = _SentRequest(
             self._next_id,
             ResponseHeader.decoder(response_header_version(kind, version)),
-            ApiKey(key).response.decoder(version),
-            key in _WITH_RECORDS,
+            response.decoder(version),
+            has_records(response),
             asyncio.get_running_loop().create_future(),
         )
         buffers = request_frame(request, version, question.correlation_id, self._client_id)

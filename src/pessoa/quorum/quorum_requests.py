@@ -17,7 +17,7 @@ from pessoa.quorum import translation
 from pessoa.quorum.metadata_log import METADATA_TOPIC
 from pessoa.quorum.snapshot_file import snapshot_name
 from pessoa.quorum.translation import Refused
-from pessoa.raft.messages import Fetch, FetchReply, OffsetAndEpoch, ReplicaKey
+from pessoa.raft.messages import NO_NODE, Fetch, FetchReply, OffsetAndEpoch, ReplicaKey
 from pessoa.raft.voters import Address
 from pessoa.wire.api import fetch_snapshot as snapshot_api
 from pessoa.wire.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -43,7 +43,7 @@ def vote(quorum: RaftQuorum, request: VoteRequest, version: int) -> Message:
     except Refused as refusal:
         return VoteResponse(error_code=refusal.error, topics=[])
     quorum.step()
-    return _with_leader(quorum, translation.vote_response(reply), version, 1)
+    return translation.vote_response(reply, _leader_of(quorum, version, 1))
 
 
 def begin_quorum_epoch(quorum: RaftQuorum, request: BeginQuorumEpochRequest, version: int) -> Message:
@@ -58,7 +58,7 @@ def begin_quorum_epoch(quorum: RaftQuorum, request: BeginQuorumEpochRequest, ver
     except Refused as refusal:
         return BeginQuorumEpochResponse(error_code=refusal.error, topics=[])
     quorum.step()
-    return _with_leader(quorum, translation.begin_response(reply), version, 1)
+    return translation.begin_response(reply, _leader_of(quorum, version, 1))
 
 
 def end_quorum_epoch(quorum: RaftQuorum, request: EndQuorumEpochRequest, version: int) -> Message:
@@ -68,15 +68,15 @@ def end_quorum_epoch(quorum: RaftQuorum, request: EndQuorumEpochRequest, version
     except Refused as refusal:
         return EndQuorumEpochResponse(error_code=refusal.error, topics=[])
     quorum.step()
-    return _with_leader(quorum, translation.end_response(reply), version, 1)
+    return translation.end_response(reply, _leader_of(quorum, version, 1))
 
 
-def _with_leader(quorum: RaftQuorum, response: Message, version: int, first_version: int) -> Message:
-    if version >= first_version:
-        leader_id = quorum.leader_id
-        address = quorum.endpoint_of(leader_id)
-        translation.name_leader(response, leader_id, None if address is None else Address(*address))
-    return response
+def _leader_of(quorum: RaftQuorum, version: int, first_version: int) -> translation.Endpoints:
+    """The leader and its address, for a response in this version; nothing if they are not known, or before the first
+    version that can name them."""
+    leader_id = quorum.leader_id
+    address = quorum.endpoint_of(leader_id) if version >= first_version and leader_id != NO_NODE else None
+    return [] if address is None else [(leader_id, Address(*address))]
 
 
 # Fetching.
@@ -125,8 +125,8 @@ def _read_records(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply) -> FetchR
 
 
 def _fetch_response(quorum: RaftQuorum, reply: FetchReply, version: int) -> Message:
-    response = translation.fetch_response(reply, quorum.log.log_start_offset)
-    return response if reply.is_readable else _with_leader(quorum, response, version, 16)
+    leader = [] if reply.is_readable else _leader_of(quorum, version, 16)
+    return translation.fetch_response(reply, quorum.log.log_start_offset, leader)
 
 
 def fetch_snapshot(quorum: RaftQuorum, request: FetchSnapshotRequest) -> Message:

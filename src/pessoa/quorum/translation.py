@@ -6,8 +6,8 @@ something else, or from another cluster, is `Refused` with the error that Kafka 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pessoa.quorum.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from pessoa.raft.messages import (
@@ -212,7 +212,11 @@ def snapshot_of(request: snapshot_api.FetchSnapshotRequest) -> snapshot_api.Part
 # Answers out.
 
 
-def vote_response(reply: VoteReply) -> vote_api.VoteResponse:
+# Node ids and addresses; in a response of a node that does not lead, the leader's.
+Endpoints: TypeAlias = Sequence[tuple[int, Address]]
+
+
+def vote_response(reply: VoteReply, leader: Endpoints) -> vote_api.VoteResponse:
     partition = vote_api.VoteResponsePartitionData(
         partition_index=0,
         error_code=reply.error,
@@ -221,26 +225,29 @@ def vote_response(reply: VoteReply) -> vote_api.VoteResponse:
         vote_granted=reply.granted,
     )
     topic = vote_api.VoteResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return vote_api.VoteResponse(error_code=ErrorCode.NONE, topics=[topic])
+    endpoints = [vote_api.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, (host, port) in leader]
+    return vote_api.VoteResponse(error_code=ErrorCode.NONE, topics=[topic], node_endpoints=endpoints)
 
 
-def begin_response(reply: EpochReply) -> begin_api.BeginQuorumEpochResponse:
+def begin_response(reply: EpochReply, leader: Endpoints) -> begin_api.BeginQuorumEpochResponse:
     partition = begin_api.BeginQuorumEpochResponsePartitionData(
         partition_index=0, error_code=reply.error, leader_id=reply.leader_id, leader_epoch=reply.epoch
     )
     topic = begin_api.BeginQuorumEpochResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return begin_api.BeginQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[topic])
+    endpoints = [begin_api.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, (host, port) in leader]
+    return begin_api.BeginQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[topic], node_endpoints=endpoints)
 
 
-def end_response(reply: EpochReply) -> end_api.EndQuorumEpochResponse:
+def end_response(reply: EpochReply, leader: Endpoints) -> end_api.EndQuorumEpochResponse:
     partition = end_api.EndQuorumEpochResponsePartitionData(
         partition_index=0, error_code=reply.error, leader_id=reply.leader_id, leader_epoch=reply.epoch
     )
     topic = end_api.EndQuorumEpochResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return end_api.EndQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[topic])
+    endpoints = [end_api.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, (host, port) in leader]
+    return end_api.EndQuorumEpochResponse(error_code=ErrorCode.NONE, topics=[topic], node_endpoints=endpoints)
 
 
-def fetch_response(reply: FetchReply, log_start_offset: int) -> fetch_api.FetchResponse:
+def fetch_response(reply: FetchReply, log_start_offset: int, leader: Endpoints) -> fetch_api.FetchResponse:
     diverging, snapshot = reply.diverging, reply.snapshot
     partition = fetch_api.PartitionData(
         partition_index=0,
@@ -258,7 +265,8 @@ def fetch_response(reply: FetchReply, log_start_offset: int) -> fetch_api.FetchR
         records=reply.records if reply.records is not None else memoryview(b""),
     )
     topic = fetch_api.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
-    return fetch_api.FetchResponse(throttle_time_ms=0, session_id=0, responses=[topic])
+    endpoints = [fetch_api.NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, (host, port) in leader]
+    return fetch_api.FetchResponse(throttle_time_ms=0, session_id=0, responses=[topic], node_endpoints=endpoints)
 
 
 # Answers in.
@@ -303,21 +311,6 @@ def _fetch_reply(response: fetch_api.FetchResponse) -> FetchReply:
     )
 
 
-def addresses_in(response: Message) -> Iterable[tuple[int, Address]]:
-    """Yield the ids and addresses of members that a response names."""
+def addresses_in(response: Message) -> Endpoints:
+    """Return the ids and addresses of members that a response names."""
     return [(one.node_id, Address(one.host, one.port)) for one in getattr(response, "node_endpoints", ())]
-
-
-def name_leader(response: Message, leader_id: int, address: Address | None) -> None:
-    """Name the leader and its endpoint in the response of a node that does not lead."""
-    if address is None or leader_id == NO_NODE:
-        return
-    kinds = {
-        vote_api.VoteResponse: vote_api.NodeEndpoint,
-        begin_api.BeginQuorumEpochResponse: begin_api.NodeEndpoint,
-        end_api.EndQuorumEpochResponse: end_api.NodeEndpoint,
-        fetch_api.FetchResponse: fetch_api.NodeEndpoint,
-    }
-    kind = kinds.get(type(response))
-    if kind is not None:
-        response.node_endpoints = [kind(node_id=leader_id, host=address.host, port=address.port)]  # type: ignore[attr-defined]

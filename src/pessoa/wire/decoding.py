@@ -23,7 +23,7 @@ from pessoa.wire.codec_compiler import (
     unpacker,
 )
 from pessoa.wire.primitives import MAX_REQUEST_ITEMS, MAX_TEXT_BYTES, UNBOUNDED_ITEMS
-from pessoa.wire.schema import Decoder, Field, Struct
+from pessoa.wire.schema import Decoder, Field, Struct, has_records
 
 
 class DecoderWriter:
@@ -40,7 +40,7 @@ class DecoderWriter:
         source = self.source
         title = source.names["title"] = self.layout.title
         with source.block("def decode(data, pos, end):"):
-            if self._has_records(self.layout.message):
+            if has_records(self.layout.message):
                 source.add("view = memoryview(data)")
             if self.is_bounded:
                 source.add(f"left = {MAX_REQUEST_ITEMS}")
@@ -53,12 +53,6 @@ class DecoderWriter:
                 f"return {root}, pos",
             )
         return source.build("decode", f"decode {title}")  # type: ignore[no-any-return]
-
-    def _has_records(self, struct: type[Struct]) -> bool:
-        return any(
-            field.kind == "records" or (field.struct is not None and self._has_records(field.struct))
-            for field in struct.fields
-        )
 
     # A struct: its body, then its tagged fields.
 

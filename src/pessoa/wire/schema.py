@@ -28,6 +28,7 @@ Tagged fields that a declaration does not know are kept in `unknown_tagged_field
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from pessoa.base.ids import ZERO_UUID, Uuid
@@ -256,6 +257,14 @@ class Struct(metaclass=_StructType):
         if self.unknown_tagged_fields:
             parts.append(f"unknown_tagged_fields={self.unknown_tagged_fields!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+@cache
+def has_records(kind: type[Struct]) -> bool:
+    """Whether a field of the struct, or of a struct in it, is record data: decoded, a view of the buffer."""
+    return any(
+        field.kind == "records" or (field.struct is not None and has_records(field.struct)) for field in kind.fields
+    )
 
 
 def _render_value(value: object) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -24,10 +25,15 @@ from tests.support.api_rows import is_decided_by_controller, is_refusable
 SOURCE = Path(pessoa.__file__).parent
 MODULES = [module.name for module in iter_modules(apis.__path__)]
 ROWS = [import_module(f"pessoa.broker.apis.{name}").ROW for name in MODULES]
-# So many entries make a table.
-TABLE_SIZE = 3
+# So many APIs make a table.
+TABLE_SIZE = 2
 # Where requests are named one by one: the APIs' own files, and the numbers of the APIs.
 OWN_PLACES = ("broker/apis/", "wire/catalogue.py")
+TITLES = {key.title for key in ApiKey}
+# Functions that tell APIs apart, and why no row can.
+TELLS_APIS_APART = {
+    "security/sasl/server_session.py: receive": "the state machine of SASL: which request may come next",
+}
 # The declarations that a broker has at hand when it has collected all rows: those of what every client asks at once.
 AT_HAND = {"api_versions", "fetch", "find_coordinator", "list_offsets", "metadata", "produce"}
 
@@ -77,13 +83,22 @@ def test_an_api_without_a_file_has_no_row() -> None:
     assert row_of(ApiKey.FETCH).key is ApiKey.FETCH
 
 
-def is_of_api(node: ast.expr | None) -> bool:
-    """Whether an entry of a literal is about an API: `ApiKey.FETCH`, `FetchRequest`, or a call with one of them."""
+def apis_in(node: ast.expr | None) -> set[str]:
+    """The APIs that an expression names: `ApiKey.FETCH`, `FetchRequest`, `fetch.FetchResponse`, several of them, or a
+    call with one of them."""
     if isinstance(node, ast.Call):
-        return any(map(is_of_api, node.args))
-    if isinstance(node, ast.Attribute):
-        return isinstance(node.value, ast.Name) and node.value.id == "ApiKey"
-    return isinstance(node, ast.Name) and re.fullmatch(r"\w+Request", node.id) is not None
+        return apis_in_any(node.args)
+    if isinstance(node, ast.Dict | ast.Set | ast.List | ast.Tuple):
+        return apis_in_any(entries(node))
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ApiKey":
+        return {"".join(word.capitalize() for word in node.attr.split("_"))}
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    found = re.fullmatch(r"(\w+)(Request|Response)", name)
+    return {found[1]} & TITLES if found is not None else set()
+
+
+def apis_in_any(nodes: Iterable[ast.expr | None]) -> set[str]:
+    return {api for node in nodes for api in apis_in(node)}
 
 
 def entries(node: ast.AST) -> list[ast.expr | None]:
@@ -93,35 +108,80 @@ def entries(node: ast.AST) -> list[ast.expr | None]:
 
 
 def tables(source: str) -> list[int]:
-    """The lines at which literals begin that have several entries about APIs."""
+    """The lines at which literals begin whose entries are about several APIs."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.expr) and sum(map(is_of_api, entries(node))) >= TABLE_SIZE
+        if isinstance(node, ast.expr) and len(apis_in_any(entries(node))) >= TABLE_SIZE
     ]
+
+
+def functions_that_compare(source: str) -> list[str]:
+    """The names of functions that compare something with several APIs, by `==`, `is`, `in` or their opposites."""
+    found = []
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            compared = [one for one in ast.walk(function) if isinstance(one, ast.Compare)]
+            if len(apis_in_any(side for one in compared for side in (one.left, *one.comparators))) >= TABLE_SIZE:
+                found.append(function.name)
+    return found
+
+
+def other_files() -> Iterator[tuple[str, str]]:
+    """The paths and texts of all files but those in which APIs are named one by one."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = str(path.relative_to(SOURCE))
+        if not name.startswith(OWN_PLACES):
+            yield name, path.read_text()
 
 
 def test_no_other_table_is_keyed_by_api() -> None:
-    found = [
-        f"{path.relative_to(SOURCE)}:{line}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        if not str(path.relative_to(SOURCE)).startswith(OWN_PLACES)
-        for line in tables(path.read_text())
-    ]
+    found = [f"{name}:{line}" for name, text in other_files() for line in tables(text)]
     assert not found, "say it in the row of the API: broker/apis/<api>.py"
+
+
+def test_no_function_tells_apis_apart_by_their_keys() -> None:
+    found = {f"{name}: {function}" for name, text in other_files() for function in functions_that_compare(text)}
+    assert found == TELLS_APIS_APART.keys(), "say it in the row of the API: broker/apis/<api>.py"
 
 
 @pytest.mark.parametrize(
     "table",
     [
-        "X = {ApiKey.A: 1, ApiKey.B: 2, ApiKey.C: 3}",
-        "X = {ARequest: f, BRequest: g, CRequest: h}",
-        "X = frozenset((ApiKey.A, ApiKey.B, ApiKey.C))",
-        "X = (row(ApiKey.A), row(ApiKey.B), row(ApiKey.C))",
+        "X = {ApiKey.FETCH: 1, ApiKey.VOTE: 2}",
+        "X = {FetchRequest: f, VoteRequest: g}",
+        "X = {FetchResponse: f, VoteResponse: g}",
+        "X = {fetch.FetchResponse: f, vote.VoteRequest: g}",
+        "X = frozenset((ApiKey.FETCH, ApiKey.END_TXN))",
+        "X = (row(ApiKey.FETCH), row(ApiKey.VOTE))",
     ],
 )
 def test_a_second_table_keyed_by_api_would_be_found(table: str) -> None:
     assert tables(table)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if key == ApiKey.FETCH: f()\n if key == ApiKey.VOTE: g()",
+        "if key is ApiKey.FETCH: f()\n elif key is not ApiKey.VOTE: g()",
+        "return key in (ApiKey.FETCH, ApiKey.VOTE)",
+        "return f() if key == int(ApiKey.FETCH) else key == ApiKey.VOTE",
+        "return type(request) is FetchRequest or type(request) is vote.VoteRequest",
+    ],
+)
+def test_a_chain_of_comparisons_with_apis_would_be_found(body: str) -> None:
+    assert functions_that_compare(f"def f(key, request):\n {body}") == ["f"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["return key is ApiKey.FETCH or request.api_key == ApiKey.FETCH", "return kind is AnyRequest or OtherRequest"],
+)
+def test_what_is_about_one_api_is_no_table(body: str) -> None:
+    source = f"def f(key, request):\n {body}\nX = (FetchRequest, FetchResponse, ApiKey.FETCH)"
+    assert not functions_that_compare(source)
+    assert not tables(source)
 
 
 def test_collecting_the_rows_imports_few_declarations() -> None:

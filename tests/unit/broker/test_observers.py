@@ -14,7 +14,7 @@ import pytest
 
 from pessoa.broker.api_row import AnyRow
 from pessoa.broker.dispatch import Dispatcher
-from pessoa.broker.observers import Observers
+from pessoa.broker.observers import Begin, Observers
 from pessoa.metadata.image import MetadataImage
 from pessoa.net.connection import Connection
 from pessoa.net.pending import Observation, Pending, PendingTask
@@ -39,6 +39,9 @@ class Notebook:
 
     def watches(self, row: AnyRow) -> bool:
         return row.key in self._keys
+
+    def begin_of(self, row: AnyRow) -> Begin:
+        return self.begin
 
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         self.sizes.append(size)

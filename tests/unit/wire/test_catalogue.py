@@ -6,7 +6,7 @@ import pytest
 
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.message_headers import RequestHeader, ResponseHeader
-from pessoa.wire.schema import Message, Struct
+from pessoa.wire.schema import Message, Struct, has_records
 from pessoa.wire.versions import Versions
 from tests.support.declared_messages import all_messages
 
@@ -138,3 +138,12 @@ def test_the_tags_of_a_struct_are_numbered_from_zero(message: type[Message]) -> 
                 check(field.struct)
 
     check(message)
+
+
+def test_responses_with_record_data_are_those_of_the_three_fetching_apis() -> None:
+    assert {key for key in ApiKey if has_records(key.response)} == {
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.SHARE_FETCH,
+    }
+    assert [key for key in ApiKey if has_records(key.request)] == [ApiKey.PRODUCE]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Authorised
+from pessoa.broker.api_row import ApiRow, Audited, Authorised
 from pessoa.security.acl import ALTER, CLUSTER
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
@@ -92,5 +92,5 @@ ROW = ApiRow(
     handle=handle,
     refuse=refuse,
     authorised=Authorised(ALTER, CLUSTER),
-    is_audited=True,
+    audited=Audited.YES,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Authorised
+from pessoa.broker.api_row import ApiRow, Audited, Authorised
 from pessoa.broker.authorization import denied_names
 from pessoa.security.acl import GROUP, READ, TOPIC
 from pessoa.wire.catalogue import ApiKey
@@ -80,5 +80,5 @@ ROW = ApiRow(
     handle=handle,
     refuse=refuse,
     authorised=Authorised(READ, GROUP, lambda request: request.group_id),
-    is_audited=True,
+    audited=Audited.YES,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Quota
+from pessoa.broker.api_row import ApiRow, Audited, Quota
 from pessoa.broker.slices import Sliced
 from pessoa.wire.catalogue import ApiKey
 
@@ -48,7 +48,7 @@ ROW = ApiRow(
     handle=handle,
     handle_on_controller=handle,
     is_forwarded=True,
-    is_audited=True,
+    audited=Audited.YES,
     decide=decide,
     refuse=refuse,
     sliced=Sliced("topics", "results"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Authorised
+from pessoa.broker.api_row import ApiRow, Audited, Authorised
 from pessoa.broker.authorization import NO_AUTHORIZER
 from pessoa.security.acl import ALTER, CLUSTER
 from pessoa.wire.catalogue import ApiKey
@@ -49,7 +49,7 @@ ROW = ApiRow(
     handle=handle,
     handle_on_controller=handle,
     is_forwarded=True,
-    is_audited=True,
+    audited=Audited.OF_ACLS,
     decide=decide,
     refuse=refuse,
     authorised=Authorised(ALTER, CLUSTER),

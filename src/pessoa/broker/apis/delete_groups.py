@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow
+from pessoa.broker.api_row import ApiRow, Audited
 from pessoa.broker.authorization import denied_names
 from pessoa.broker.slices import Sliced
 from pessoa.security.acl import DELETE, GROUP
@@ -50,6 +50,6 @@ ROW = ApiRow(
     ApiKey.DELETE_GROUPS,
     "0-2",
     handle=handle,
-    is_audited=True,
+    audited=Audited.YES,
     sliced=Sliced("groups_names", "results"),
 )

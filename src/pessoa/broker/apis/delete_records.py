@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.broker.api_row import ApiRow
+from pessoa.broker.api_row import ApiRow, Audited
 from pessoa.broker.authorization import denied_names
 from pessoa.log.files import DiskError
 from pessoa.log.partition_log import OffsetOutOfRange
@@ -147,5 +147,5 @@ ROW = ApiRow(
     ApiKey.DELETE_RECORDS,
     "0-2",
     handle=handle,
-    is_audited=True,
+    audited=Audited.YES,
 )

@@ -36,7 +36,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from pessoa.broker.api_row import BETWEEN_NODES, ApiRow, Quota
+from pessoa.broker.api_row import BETWEEN_NODES, ApiRow, Counted, Quota
 from pessoa.broker.authorization import denied_names, may_in_cluster
 from pessoa.broker.fetch_sessions import CONSUMER, plan_without_session
 from pessoa.broker.file_records import FileRecords
@@ -381,4 +381,5 @@ ROW = ApiRow(
     refuse=refuse,
     authorised_on_controller=BETWEEN_NODES,
     quota=Quota.FETCH,
+    counted=Counted.FETCHED,
 )

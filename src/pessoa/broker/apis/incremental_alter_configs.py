@@ -23,7 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pessoa.base import log_levels
-from pessoa.broker.api_row import ApiRow
+from pessoa.broker.api_row import ApiRow, Audited
 from pessoa.broker.authorization import may_in_cluster
 from pessoa.broker.slices import Sliced
 from pessoa.metadata.image import ConfigResource
@@ -271,7 +271,7 @@ ROW = ApiRow(
     handle=handle,
     handle_on_controller=handle,
     is_forwarded=True,
-    is_audited=True,
+    audited=Audited.YES,
     decide=decide,
     refuse=refuse,
     sliced=Sliced("resources", "responses"),

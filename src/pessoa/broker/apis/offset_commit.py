@@ -15,7 +15,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow
+from pessoa.broker.api_row import ApiRow, Counted
 from pessoa.broker.authorization import denied_names, may
 from pessoa.broker.slices import Sliced
 from pessoa.security.acl import GROUP, READ, TOPIC
@@ -94,4 +94,5 @@ ROW = ApiRow(
     "2-10",
     handle=handle,
     sliced=Sliced("topics", "topics", within=("partitions", "partitions")),
+    counted=Counted.COMMITTED,
 )

@@ -31,7 +31,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.broker.api_row import ApiRow, Quota
+from pessoa.broker.api_row import ApiRow, Counted, Quota
 from pessoa.broker.batch_opening import Unopened, append_opened
 from pessoa.broker.slices import Sliced
 from pessoa.log.directory import DirectoryOffline
@@ -513,4 +513,5 @@ ROW = ApiRow(
     handle=handle,
     sliced=Sliced("topic_data", "responses", within=("partition_data", "partition_responses"), waits_together=True),
     quota=Quota.PRODUCE,
+    counted=Counted.PRODUCED,
 )

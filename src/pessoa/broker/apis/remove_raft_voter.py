@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Authorised
+from pessoa.broker.api_row import ApiRow, Audited, Authorised
 from pessoa.security.acl import ALTER, CLUSTER
 from pessoa.wire.catalogue import ApiKey
 
@@ -47,7 +47,7 @@ ROW = ApiRow(
     handle=handle,
     handle_on_controller=handle_on_controller,
     is_forwarded=True,
-    is_audited=True,
+    audited=Audited.YES,
     serve_in_quorum=serve_in_quorum,
     refuse=refuse,
     authorised=Authorised(ALTER, CLUSTER),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow
+from pessoa.broker.api_row import ApiRow, Audited
 from pessoa.wire.catalogue import ApiKey
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ ROW = ApiRow(
     handle=handle,
     handle_on_controller=handle,
     is_forwarded=True,
-    is_audited=True,
+    audited=Audited.YES,
     decide=decide,
     refuse=refuse,
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Authorised
+from pessoa.broker.api_row import ApiRow, Authorised, Counted
 from pessoa.security.acl import GROUP, READ
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
@@ -134,4 +134,5 @@ ROW = ApiRow(
     handle=handle,
     refuse=refuse,
     authorised=Authorised(READ, GROUP, lambda request: request.group_id or ""),
+    counted=Counted.SHARED,
 )

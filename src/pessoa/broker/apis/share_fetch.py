@@ -24,7 +24,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from pessoa.broker.api_row import ApiRow, Authorised, Quota
+from pessoa.broker.api_row import ApiRow, Authorised, Counted, Quota
 from pessoa.broker.slices import SLICE_COUNT
 from pessoa.security.acl import GROUP, READ
 from pessoa.wire.catalogue import ApiKey
@@ -338,4 +338,5 @@ ROW = ApiRow(
     refuse=refuse,
     authorised=Authorised(READ, GROUP, lambda request: request.group_id or ""),
     quota=Quota.FETCH,
+    counted=Counted.SHARED,
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from pessoa.broker.api_row import ApiRow, Authorised
+from pessoa.broker.api_row import ApiRow, Authorised, Counted
 from pessoa.broker.authorization import denied_names
 from pessoa.broker.slices import Sliced
 from pessoa.log.producer_state import ProducerRefused
@@ -130,4 +130,5 @@ ROW = ApiRow(
         Authorised(READ, GROUP, lambda request: request.group_id),
     ),
     sliced=Sliced("topics", "topics", within=("partitions", "partitions")),
+    counted=Counted.COMMITTED,
 )

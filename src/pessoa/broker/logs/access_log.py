@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pessoa.base.json_value import JsonValue
     from pessoa.broker.api_row import AnyRow
     from pessoa.broker.logs.log_writer import LogWriter
+    from pessoa.broker.observers import Begin
     from pessoa.net.pending import Observation
     from pessoa.wire.frames import Buffer
     from pessoa.wire.request_context import RequestContext
@@ -50,6 +51,9 @@ class AccessLog:
 
     def watches(self, row: AnyRow) -> bool:
         return True
+
+    def begin_of(self, row: AnyRow) -> Begin:
+        return self.begin
 
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         return _Access(self, context, topics_of(request), size)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pessoa.broker.api_row import Audited
 from pessoa.broker.logs.access_log import NO_RESPONSE, caller_fields
 from pessoa.broker.logs.log_lines import shortened
 from pessoa.broker.logs.refusal_counts import RefusalCounts
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pessoa.base.json_value import JsonValue
     from pessoa.broker.api_row import AnyRow
     from pessoa.broker.logs.log_writer import LogWriter
+    from pessoa.broker.observers import Begin
     from pessoa.net.pending import Observation
     from pessoa.wire.frames import Buffer
     from pessoa.wire.request_context import RequestContext
@@ -52,7 +54,6 @@ _SHOWN = frozenset(
 # Of all lists of a line.
 MAX_ITEMS = 20
 _DENIED = frozenset(int(one) for one in ErrorCode if one.name.endswith("_AUTHORIZATION_FAILED"))
-_ACL_APIS = frozenset({ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS})
 _ACL_RESOURCES: Mapping[int, str] = {int(one): name for one, name in RESOURCE_NAMES.items()}
 _ACL_OPERATIONS: Mapping[int, str] = {int(one): name for one, name in OPERATION_NAMES.items()}
 _CONFIG_RESOURCES: Mapping[int, str] = {int(one): one.name for one in ConfigResource}
@@ -72,10 +73,15 @@ class AuditLog:
         self.refusals.close()
 
     def watches(self, row: AnyRow) -> bool:
-        return row.is_audited
+        return row.audited is not Audited.NO
 
-    def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
-        return _Audit(self, context, list(describe(request, is_of_acls=context.api_key in _ACL_APIS)))
+    def begin_of(self, row: AnyRow) -> Begin:
+        is_of_acls = row.audited is Audited.OF_ACLS
+
+        def begin(context: RequestContext, request: Message, _size: int) -> Observation:
+            return _Audit(self, context, list(describe(request, is_of_acls=is_of_acls)))
+
+        return begin
 
     def note_log_in(self, host: str, listener: str, mechanism: str, principal: str | None, outcome: str) -> None:
         """Log a successful or failed login. `principal` is the client's name, as proved or, after a failure, as

@@ -20,6 +20,7 @@ from pessoa.wire.catalogue import ApiKey
 if TYPE_CHECKING:
     from pessoa.broker.api_row import AnyRow
     from pessoa.broker.logs.log_writer import LogWriter
+    from pessoa.broker.observers import Begin
     from pessoa.net.pending import Observation
     from pessoa.wire.frames import Buffer
     from pessoa.wire.request_context import RequestContext
@@ -74,6 +75,9 @@ class AgentLog:
     def watches(self, row: AnyRow) -> bool:
         return row.key is ApiKey.API_VERSIONS
 
+    def begin_of(self, row: AnyRow) -> Begin:
+        return self.begin
+
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         assert isinstance(request, ApiVersionsRequest)
         says_it = context.version >= _FIRST_VERSION_WITH_SOFTWARE
@@ -97,6 +101,9 @@ class ReferrerLog:
 
     def watches(self, row: AnyRow) -> bool:
         return row.key is ApiKey.API_VERSIONS
+
+    def begin_of(self, row: AnyRow) -> Begin:
+        return self.begin
 
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         referrer = referrer_of(context.client_id)

@@ -31,6 +31,7 @@ from pessoa.broker.logs.connection_logs import UNLOGGED_REQUEST
 from pessoa.broker.metrics.otlp_metrics import MalformedMetrics, read_points
 from pessoa.broker.metrics.pushed_metrics import Push, PushedMetrics
 from pessoa.broker.metrics.telemetry_subscriptions import Subscriptions, Wanted
+from pessoa.broker.observers import Begin
 from pessoa.metadata.image import ConfigResource
 from pessoa.records.compression import Codec, decompress
 from pessoa.records.invalid_batch import InvalidBatch
@@ -149,6 +150,9 @@ class ClientTelemetry:
 
     def watches(self, row: AnyRow) -> bool:
         return row.key is ApiKey.API_VERSIONS
+
+    def begin_of(self, row: AnyRow) -> Begin:
+        return self.begin
 
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         name: str = getattr(request, "client_software_name", "")

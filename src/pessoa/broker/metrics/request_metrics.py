@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from pessoa.base.ids import ZERO_UUID
+from pessoa.broker.api_row import Counted
 from pessoa.broker.message_fields import errors_of
 from pessoa.broker.metrics.time_quantiles import TimeQuantiles
-from pessoa.wire.api.fetch import FetchRequest, FetchResponse
+from pessoa.wire.api.fetch import FetchResponse
 from pessoa.wire.api.offset_commit import OffsetCommitResponse
-from pessoa.wire.api.produce import ProduceRequest, ProduceResponse
+from pessoa.wire.api.produce import ProduceResponse
 from pessoa.wire.api.share_acknowledge import ShareAcknowledgeResponse
 from pessoa.wire.api.share_fetch import ShareFetchResponse
 from pessoa.wire.api.txn_offset_commit import TxnOffsetCommitResponse
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
     from pessoa.base.ids import Uuid
     from pessoa.broker.api_row import AnyRow
+    from pessoa.broker.observers import Begin
     from pessoa.net.pending import Observation
+    from pessoa.wire.api.fetch import FetchRequest
+    from pessoa.wire.api.produce import ProduceRequest
     from pessoa.wire.frames import Buffer
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
@@ -40,10 +44,6 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 _NO_TOPIC = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INVALID_TOPIC_EXCEPTION}
 )
-# Looked at for every request, where an attribute of an enumeration is slow.
-_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
-_SHARES = (int(ApiKey.SHARE_FETCH), int(ApiKey.SHARE_ACKNOWLEDGE))
-_COMMITS = (int(ApiKey.OFFSET_COMMIT), int(ApiKey.TXN_OFFSET_COMMIT))
 
 
 class TopicCounts:
@@ -106,24 +106,19 @@ class RequestMetrics:
     def watches(self, row: AnyRow) -> bool:
         return True
 
-    def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
-        key = context.api_key
-        counts = self.apis.get(key)
-        if counts is None:
-            counts = self.apis[key] = ApiCounts(key)
-        versions = counts.by_version
-        versions[context.version] = versions.get(context.version, 0) + 1
-        if key == _PRODUCE:
-            assert isinstance(request, ProduceRequest)
-            return _Produce(self, counts, request)
-        if key == _FETCH:
-            assert isinstance(request, FetchRequest)
-            return _Fetch(self, counts, request)
-        if key in _COMMITS:
-            return _OffsetCommit(self, counts)
-        if key in _SHARES:
-            return _Share(self, counts)
-        return _Request(counts)
+    def begin_of(self, row: AnyRow) -> Begin:
+        # Chosen here, once for a route: each request pays for the call alone.
+        key, observe = int(row.key), _OBSERVATIONS[row.counted]
+
+        def begin(context: RequestContext, request: Message, _size: int) -> Observation:
+            counts = self.apis.get(key)
+            if counts is None:
+                counts = self.apis[key] = ApiCounts(key)
+            versions = counts.by_version
+            versions[context.version] = versions.get(context.version, 0) + 1
+            return observe(self, counts, request)
+
+        return begin
 
     def topic(self, name: str, topic_id: Uuid) -> TopicCounts | None:
         """Return the counts of a topic; None if it does not exist."""
@@ -139,7 +134,7 @@ class RequestMetrics:
 class _Request:
     __slots__ = ("_began_ns", "_counts", "_waits_ns")
 
-    def __init__(self, counts: ApiCounts) -> None:
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: Message) -> None:
         self._counts = counts
         # Since when it waits; 0 for a request that is answered at once.
         self._waits_ns = 0
@@ -172,8 +167,8 @@ class _Request:
 class _OffsetCommit(_Request):
     __slots__ = ("_metrics",)
 
-    def __init__(self, metrics: RequestMetrics, counts: ApiCounts) -> None:
-        super().__init__(counts)
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: Message) -> None:
+        super().__init__(metrics, counts, request)
         self._metrics = metrics
 
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
@@ -188,8 +183,8 @@ class _Share(_Request):
 
     __slots__ = ("_metrics",)
 
-    def __init__(self, metrics: RequestMetrics, counts: ApiCounts) -> None:
-        super().__init__(counts)
+    def __init__(self, metrics: RequestMetrics, counts: ApiCounts, request: Message) -> None:
+        super().__init__(metrics, counts, request)
         self._metrics = metrics
 
     def end(self, response: Message | None, frames: list[Buffer] | None) -> None:
@@ -313,3 +308,13 @@ class _Fetch(_Request):
                 counts.fetches += len(topic.partitions)
                 counts.failed_fetches += failed
                 counts.bytes_out += size
+
+
+# The request of each is of the API in whose row it is named.
+_OBSERVATIONS: Final[dict[Counted, Callable[[RequestMetrics, ApiCounts, Any], Observation]]] = {
+    Counted.REQUESTS: _Request,
+    Counted.PRODUCED: _Produce,
+    Counted.FETCHED: _Fetch,
+    Counted.COMMITTED: _OffsetCommit,
+    Counted.SHARED: _Share,
+}

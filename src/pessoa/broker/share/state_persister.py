@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pessoa.broker.topic_requests import create_missing_topics
 from pessoa.coordinator.partitioning import partition_for
 from pessoa.coordinator.share.state_messages import (
-    DELETE,
-    INITIALIZE,
-    READ,
-    WRITE,
+    R,
     StateApi,
     joined_request,
     split,
@@ -60,10 +57,10 @@ class StatePersister:
     def __repr__(self) -> str:
         return f"<StatePersister of broker {self._broker.node_id}>"
 
-    async def ask(self, api: StateApi, request: Any) -> Message:
+    async def ask(self, api: StateApi[R], request: R) -> Message:
         """Return the response to a request of one of the five state APIs. A part that no coordinator answered has an
         error."""
-        parts: dict[ShareKey, Any] = dict(split(request))
+        parts = dict(split(request))
         answers: dict[ShareKey, Message] = {}
         clock = self._broker.clock
         deadline_ms = clock.monotonic_ms() + _PATIENCE_MS
@@ -77,7 +74,7 @@ class StatePersister:
             await clock.wait_ms(backoff_ms)
             backoff_ms = min(2 * backoff_ms, _LAST_BACKOFF_MS)
 
-    async def _ask_leaders(self, api: StateApi, parts: dict[ShareKey, Any]) -> dict[ShareKey, Message]:
+    async def _ask_leaders(self, api: StateApi[R], parts: dict[ShareKey, R]) -> dict[ShareKey, Message]:
         by_leader: dict[int, list[ShareKey]] = {}
         for key in parts:
             by_leader.setdefault(await self._leader_of(key), []).append(key)
@@ -101,13 +98,13 @@ class StatePersister:
         topic = by_name.get(SHARE_TOPIC)
         return -1 if topic is None else topic.partitions[partition_for(str(key), len(topic.partitions))].leader
 
-    async def _ask_leader(self, leader: int, api: StateApi, parts: Sequence[Any]) -> Message | None:
+    async def _ask_leader(self, leader: int, api: StateApi[R], parts: Sequence[R]) -> Message | None:
         """Return the leader's response; None if it cannot be reached."""
         broker = self._broker
         request = joined_request(parts)
         version = request.versions.last
         if leader == broker.node_id:
-            answer = _ask_own_coordinator(broker, api, request, version)
+            answer = api.serve(broker.coordinators.shares, request, OwnRequest(version))
             return await answer if isinstance(answer, Awaitable) else answer
         channel = self._peers.channel_to(leader, _CHANNEL) if leader >= 0 else None
         if channel is None:
@@ -116,17 +113,3 @@ class StatePersister:
             return await channel.send(request, version, broker.config.request_timeout_ms)
         except ChannelFailed:
             return None
-
-
-def _ask_own_coordinator(
-    broker: BrokerServices, api: StateApi, request: Any, version: int
-) -> Message | Awaitable[Message]:
-    coordinator = broker.coordinators.shares
-    context = OwnRequest(version)
-    if api is INITIALIZE:
-        return coordinator.initialize(request, context)
-    if api is READ:
-        return coordinator.read(request, context)
-    if api is WRITE:
-        return coordinator.write(request, context)
-    return coordinator.delete(request, context) if api is DELETE else coordinator.summarize(request, context)

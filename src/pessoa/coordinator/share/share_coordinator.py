@@ -92,11 +92,11 @@ class ShareCoordinator:
     def summarize(self, request: ReadShareGroupStateSummaryRequest, context: Caller) -> Answer[Message]:
         return self._ask_shards(SUMMARY, ShareShard.summarize, request, context)
 
-    def _ask_shards(self, api: StateApi, decide: Decide[ShareShard, R], request: R, context: Caller) -> Answer[Message]:
+    def _ask_shards(self, api: StateApi[R], decide: Decide[ShareShard, R], request: R, context: Caller) -> Answer[Message]:
         return all_of([self._ask_shard(api, decide, key, single, context) for key, single in split(request)], api.join)
 
     def _ask_shard(
-        self, api: StateApi, decide: Decide[ShareShard, R], key: ShareKey, request: R, context: Caller
+        self, api: StateApi[R], decide: Decide[ShareShard, R], key: ShareKey, request: R, context: Caller
     ) -> Answer[Message]:
         if not key.group_id:
             return api.error(key, ErrorCode.INVALID_REQUEST, "The group id must be specified and non-empty.")

@@ -22,6 +22,7 @@ get a new snapshot from time to time, unless all of them are cold.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pessoa.coordinator.shard import CoordinatorRecord, Delta, Image, Output
 from pessoa.coordinator.share.share_config import ShareCoordinatorConfig
@@ -171,7 +172,9 @@ class ShareShard:
 
         return self._decide(DELETE, request, token, decide)
 
-    def _decide(self, api: StateApi, request: StateRequest, token: int, decide: Callable[[ShareKey], Output]) -> Output:
+    def _decide(
+        self, api: StateApi[Any], request: StateRequest, token: int, decide: Callable[[ShareKey], Output]
+    ) -> Output:
         (topic,) = request.topics
         (partition,) = topic.partitions
         key = ShareKey(request.group_id, topic.topic_id, partition.partition)

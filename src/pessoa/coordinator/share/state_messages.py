@@ -9,8 +9,9 @@ one share partition each, and joins their responses.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pessoa.base.ids import Uuid
 from pessoa.coordinator.share.share_state import ShareKey
@@ -21,6 +22,10 @@ from pessoa.wire.api import read_share_group_state_summary as summary
 from pessoa.wire.api import write_share_group_state as write
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message, Struct
+
+if TYPE_CHECKING:
+    from pessoa.coordinator.share.share_coordinator import ShareCoordinator
+    from pessoa.wire.request_context import Answer, Caller
 
 R = TypeVar(
     "R",
@@ -51,12 +56,15 @@ class StateRequest(Protocol):
     def topics(self) -> Sequence[TopicOfRequest]: ...
 
 
-class StateApi(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StateApi(Generic[R]):
     response_type: type[Message]
     topic_result: type[Struct]
     partition_result: type[Struct]
+    # Serves a request on the broker that leads its share partitions.
+    serve: Callable[[ShareCoordinator, R, Caller], Answer[Message]]
     # What the result of a partition has beside the error, where there is an error.
-    empty: Mapping[str, Any] = {}
+    empty: Mapping[str, Any] = field(default_factory=dict)
 
     def response(self, key: ShareKey, **values: Any) -> Message:
         return self._response(key, ErrorCode.NONE, None, values)
@@ -105,23 +113,36 @@ class StateApi(NamedTuple):
         )
 
 
-INITIALIZE = StateApi(
+INITIALIZE: StateApi[initialize.InitializeShareGroupStateRequest] = StateApi(
     initialize.InitializeShareGroupStateResponse,
     initialize.InitializeStateResult,
     initialize.PartitionResult,
+    lambda coordinator, request, caller: coordinator.initialize(request, caller),
 )
-READ = StateApi(
+READ: StateApi[read.ReadShareGroupStateRequest] = StateApi(
     read.ReadShareGroupStateResponse,
     read.ReadStateResult,
     read.PartitionResult,
+    lambda coordinator, request, caller: coordinator.read(request, caller),
     {"state_epoch": 0, "start_offset": 0, "state_batches": []},
 )
-WRITE = StateApi(write.WriteShareGroupStateResponse, write.WriteStateResult, write.PartitionResult)
-DELETE = StateApi(delete.DeleteShareGroupStateResponse, delete.DeleteStateResult, delete.PartitionResult)
-SUMMARY = StateApi(
+WRITE: StateApi[write.WriteShareGroupStateRequest] = StateApi(
+    write.WriteShareGroupStateResponse,
+    write.WriteStateResult,
+    write.PartitionResult,
+    lambda coordinator, request, caller: coordinator.write(request, caller),
+)
+DELETE: StateApi[delete.DeleteShareGroupStateRequest] = StateApi(
+    delete.DeleteShareGroupStateResponse,
+    delete.DeleteStateResult,
+    delete.PartitionResult,
+    lambda coordinator, request, caller: coordinator.delete(request, caller),
+)
+SUMMARY: StateApi[summary.ReadShareGroupStateSummaryRequest] = StateApi(
     summary.ReadShareGroupStateSummaryResponse,
     summary.ReadStateSummaryResult,
     summary.PartitionResult,
+    lambda coordinator, request, caller: coordinator.summarize(request, caller),
     {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0},
 )
 
@@ -153,6 +174,6 @@ def joined_request(parts: Sequence[R]) -> R:
     return type(first)(group_id=first.group_id, topics=list(topics.values()))
 
 
-def refuse_all(api: StateApi, request: R, refusal: Refusal) -> Message:
+def refuse_all(api: StateApi[R], request: R, refusal: Refusal) -> Message:
     """Return the error response to the whole request: every share partition has the error."""
     return api.join([api.error(key, refusal.code, refusal.message) for key, _ in split(request)])

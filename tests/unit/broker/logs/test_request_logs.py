@@ -10,8 +10,8 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.ids import Uuid
-from pessoa.broker.api_row import AnyRow
-from pessoa.broker.api_table import broker_rows, controller_rows
+from pessoa.broker.api_row import AnyRow, Audited
+from pessoa.broker.api_table import broker_rows, controller_rows, row_of
 from pessoa.broker.logs.access_log import MAX_TOPICS, AccessLog
 from pessoa.broker.logs.audit_log import MAX_ITEMS, AuditLog
 from pessoa.broker.logs.connection_logs import AgentLog, Referrer, ReferrerLog, referrer_of
@@ -88,7 +88,8 @@ def context(
 
 
 def serve(watcher: Watcher, about: RequestContext, request: Message, response: Message | None) -> None:
-    watcher.begin(about, request, 120).end(response, None if response is None else [b"x" * 30, b"y" * 12])
+    begin = watcher.begin_of(row_of(ApiKey(about.api_key)))
+    begin(about, request, 120).end(response, None if response is None else [b"x" * 30, b"y" * 12])
 
 
 def list_offsets(*names: str) -> ListOffsetsRequest:
@@ -135,7 +136,7 @@ def test_on_info_the_access_log_has_only_what_did_not_succeed() -> None:
     log = stage.access(failed_only=True)
     serve(log, context(ApiKey.LIST_OFFSETS), list_offsets("t"), listed(0))
     serve(log, context(ApiKey.LIST_OFFSETS), list_offsets("t"), listed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-    log.begin(context(ApiKey.LIST_OFFSETS), list_offsets("t"), 1).lose()
+    log.begin_of(row_of(ApiKey.LIST_OFFSETS))(context(ApiKey.LIST_OFFSETS), list_offsets("t"), 1).lose()
     assert [one["result"] for one in stage.entries()] == ["UNKNOWN_TOPIC_OR_PARTITION", "NO_RESPONSE"]
 
 
@@ -391,7 +392,7 @@ def test_a_request_that_was_denied_in_part_is_audited_whole() -> None:
 
 
 def test_audited_apis_are_those_that_change_the_cluster() -> None:
-    audited = {row.key.title for row in broker_rows() if row.is_audited}
+    audited = {row.key.title for row in broker_rows() if row.audited is not Audited.NO}
     assert audited >= {
         "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "CreateAcls",
         "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials", "CreateDelegationToken", "DeleteRecords",

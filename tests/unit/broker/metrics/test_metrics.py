@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pessoa.base.clock import ManualClock, SystemClock
 from pessoa.base.ids import Uuid
+from pessoa.broker.api_table import row_of
 from pessoa.broker.metrics.collectors import collect_quotas, collect_requests
 from pessoa.broker.metrics.exposition import CONFLUENT, Exposition, label_text
 from pessoa.broker.metrics.families import FAMILIES
@@ -29,6 +30,7 @@ from pessoa.broker.metrics.recent_average import RecentAverage
 from pessoa.broker.metrics.request_metrics import RequestMetrics
 from pessoa.broker.metrics.time_quantiles import WINDOW_NS, TimeQuantiles, quantiles_ms
 from pessoa.net.network import SystemNetwork
+from pessoa.net.pending import Observation
 from pessoa.quota.client_quotas import Reading
 from pessoa.wire.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -49,6 +51,7 @@ from pessoa.wire.api.produce import (
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import RequestContext
+from pessoa.wire.schema import Message
 from tests.support.batches import plain
 from tests.support.crash_wire import produce_request
 
@@ -165,6 +168,10 @@ def request_metrics(*names: str) -> RequestMetrics:
     return RequestMetrics(dict(zip([ORDERS], names, strict=False)).get, names.__contains__)
 
 
+def begin(metrics: RequestMetrics, about: RequestContext, request: Message, size: int) -> Observation:
+    return metrics.begin_of(row_of(ApiKey(about.api_key)))(about, request, size)
+
+
 def produced(metrics: RequestMetrics, error: int, topic: str = "orders", version: int = 12) -> int:
     records = plain(3)
     request: ProduceRequest = produce_request(topic, records)
@@ -172,7 +179,7 @@ def produced(metrics: RequestMetrics, error: int, topic: str = "orders", version
     response = ProduceResponse(
         responses=[TopicProduceResponse(name=topic, partition_responses=[answer])], throttle_time_ms=0
     )
-    metrics.begin(context(ApiKey.PRODUCE, version), request, 100).end(response, [b"x"])
+    begin(metrics, context(ApiKey.PRODUCE, version), request, 100).end(response, [b"x"])
     return len(records)
 
 
@@ -203,7 +210,7 @@ def test_a_batch_that_is_refused_by_the_id_of_its_topic_is_counted_as_failed(ans
     ]
     answer = TopicProduceResponse(name=answered_name, topic_id=ORDERS, partition_responses=answers)
     response = ProduceResponse(responses=[answer], throttle_time_ms=0)
-    metrics.begin(context(ApiKey.PRODUCE, 13), request, 100).end(response, [b"x"])
+    begin(metrics, context(ApiKey.PRODUCE, 13), request, 100).end(response, [b"x"])
     counts = metrics.topics["orders"]
     assert (counts.produces, counts.failed_produces, counts.messages_in) == (2, 1, 3)
 
@@ -234,7 +241,7 @@ def fetched(metrics: RequestMetrics, replica_id: int, *sizes: int, error: int = 
     ]
     topic = FetchableTopicResponse(topic_id=ORDERS, partitions=partitions)
     response = FetchResponse(throttle_time_ms=0, responses=[topic])
-    metrics.begin(context(ApiKey.FETCH, 12), request, 100).end(response, [b"x"])
+    begin(metrics, context(ApiKey.FETCH, 12), request, 100).end(response, [b"x"])
 
 
 def test_what_consumers_and_followers_fetch_is_counted_apart() -> None:
@@ -256,16 +263,16 @@ def test_a_fetch_of_a_topic_that_is_not_known_is_counted_as_an_error_of_the_api_
 def test_a_request_whose_client_has_gone_is_counted() -> None:
     metrics = request_metrics()
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10).lose()
-    metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=25), [b""])
+    begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10).lose()
+    begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=25), [b""])
     assert metrics.apis[ApiKey.HEARTBEAT].at_once.count == 2
     assert metrics.apis[ApiKey.HEARTBEAT].errors == {25: 1}
 
 
 def test_the_time_of_a_request_that_waits_has_two_parts_and_one_that_does_not_has_waited_for_nothing() -> None:
     metrics, request = request_metrics(), HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=0), [b""])
-    waiting = metrics.begin(context(ApiKey.HEARTBEAT, 4), request, 10)
+    begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=0), [b""])
+    waiting = begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10)
     waiting.wait()
     waiting.end(HeartbeatResponse(error_code=0, throttle_time_ms=7), [b""])
     counts = metrics.apis[ApiKey.HEARTBEAT]
@@ -301,7 +308,7 @@ def test_offsets_that_groups_commit_are_counted() -> None:
     answers = [OffsetCommitResponsePartition(partition_index=index, error_code=index // 2) for index in range(3)]
     response = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=answers)])
     request = OffsetCommitRequest(group_id="g", member_id="", topics=[])
-    metrics.begin(context(ApiKey.OFFSET_COMMIT, 8), request, 10).end(response, [b""])
+    begin(metrics, context(ApiKey.OFFSET_COMMIT, 8), request, 10).end(response, [b""])
     assert metrics.committed_offsets == 2
 
 
