@@ -32,7 +32,7 @@ from pessoa.wire.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,12 +46,6 @@ _RESOURCES: dict[int, ResourceType] = {ConfigResource.TOPIC: TOPIC, ConfigResour
 _MAX_RESOURCES = 10_000
 # So many take some milliseconds; then others have their turn.
 _AT_A_TIME = 10
-
-
-class _Refusal(Exception):
-    def __init__(self, error: ErrorCode, message: str = "") -> None:
-        self.error = error
-        super().__init__(message)
 
 
 def describe_configs(
@@ -98,7 +92,7 @@ async def _describe_in_turns(
 
 
 def _refused_all(resources: list[DescribeConfigsResource], message: str) -> DescribeConfigsResponse:
-    refusal = _Refusal(ErrorCode.INVALID_REQUEST, message)
+    refusal = Refusal(ErrorCode.INVALID_REQUEST, message)
     return DescribeConfigsResponse(throttle_time_ms=0, results=[_error_result(one, refusal) for one in resources])
 
 
@@ -108,7 +102,7 @@ def _describe(
     try:
         _check_allowed(broker, caller, resource.resource_type, resource.resource_name)
         entries = _entries(broker, resource.resource_type, resource.resource_name)
-    except _Refusal as refusal:
+    except Refusal as refusal:
         return _error_result(resource, refusal)
     wanted = set(resource.configuration_keys or ())
     return DescribeConfigsResult(
@@ -123,7 +117,7 @@ def _describe(
 def _check_allowed(broker: AnyServices, caller: Caller, kind: int, name: str) -> None:
     resource, name = _RESOURCES.get(kind, CLUSTER), name if kind in _RESOURCES else CLUSTER_NAME
     if not may(broker, caller, DESCRIBE_CONFIGS, resource, name):
-        raise _Refusal(DENIED[resource], DENIED[resource].text)
+        raise Refusal(DENIED[resource], DENIED[resource].text)
 
 
 def _entries(broker: AnyServices, kind: int, name: str) -> Iterable[Entry]:
@@ -132,9 +126,9 @@ def _entries(broker: AnyServices, kind: int, name: str) -> Iterable[Entry]:
         case ConfigResource.TOPIC:
             problem = why_illegal(name)
             if problem is not None:
-                raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+                raise Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
             if name not in broker.image.topics.by_name:
-                raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return topic_entries(overrides, broker.config)
         case ConfigResource.BROKER:
             if not name:
@@ -146,7 +140,7 @@ def _entries(broker: AnyServices, kind: int, name: str) -> Iterable[Entry]:
             return logger_entries()
         case _:
             if not name:
-                raise _Refusal(ErrorCode.INVALID_REQUEST, "The name of the resource is empty.")
+                raise Refusal(ErrorCode.INVALID_REQUEST, "The name of the resource is empty.")
             if kind == ConfigResource.GROUP:
                 return group_entries(overrides, broker.config)
             return client_metrics_entries(overrides)
@@ -155,7 +149,7 @@ def _entries(broker: AnyServices, kind: int, name: str) -> Iterable[Entry]:
 def _check_that_it_is_me(broker: AnyServices, name: str) -> None:
     if name.strip() != str(broker.node_id):
         message = f"This is broker {broker.node_id}, which can only describe itself and not {name!r}."
-        raise _Refusal(ErrorCode.INVALID_REQUEST, message)
+        raise Refusal(ErrorCode.INVALID_REQUEST, message)
 
 
 def _result(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
@@ -172,10 +166,10 @@ def _result(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsRes
     )
 
 
-def _error_result(resource: DescribeConfigsResource, refusal: _Refusal) -> DescribeConfigsResult:
+def _error_result(resource: DescribeConfigsResource, refusal: Refusal) -> DescribeConfigsResult:
     return DescribeConfigsResult(
-        error_code=refusal.error,
-        error_message=str(refusal),
+        error_code=refusal.code,
+        error_message=refusal.message or "",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[],

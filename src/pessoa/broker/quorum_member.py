@@ -91,8 +91,26 @@ def make_quorum(
         entropy,
         flusher,
         transport.send,
-        QuorumSettings.of(config),
+        _settings(config),
         [_address(entry) for entry in config.controller_quorum_bootstrap_servers],
+    )
+
+
+def _settings(config: BrokerConfig) -> QuorumSettings:
+    return QuorumSettings(
+        election_timeout_ms=config.controller_quorum_election_timeout_ms,
+        election_backoff_max_ms=config.controller_quorum_election_backoff_max_ms,
+        fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
+        request_timeout_ms=config.controller_quorum_request_timeout_ms,
+        retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+        fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+        fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+        metadata_log_segment_bytes=config.metadata_log_segment_bytes,
+        metadata_log_segment_ms=config.metadata_log_segment_ms,
+        metadata_log_max_record_bytes_between_snapshots=config.metadata_log_max_record_bytes_between_snapshots,
+        metadata_log_max_snapshot_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        metadata_max_retention_bytes=config.metadata_max_retention_bytes,
+        metadata_max_retention_ms=config.metadata_max_retention_ms,
     )
 
 

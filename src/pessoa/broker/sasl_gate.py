@@ -239,7 +239,7 @@ class SaslGate:
         if isinstance(outcome, Failure):
             if not self._is_refusal_noted:
                 self._report_login(connection, None, ErrorCode.SASL_AUTHENTICATION_FAILED)
-            return _Refusal(connection, outcome, clock, self._settings.failure_delay_ms)
+            return _DelayedFailure(connection, outcome, clock, self._settings.failure_delay_ms)
         if not isinstance(outcome, Answer):
             return self._listener.serve(connection, data, start, end)
         if outcome.refusal is not None:
@@ -278,7 +278,7 @@ class SaslGate:
         self._settings.on_log_in(connection.host, self._session.mechanism, principal, outcome.name)
 
 
-class _Refusal(Pending):
+class _DelayedFailure(Pending):
     """The delayed error response to a failed login; the connection is closed after it."""
 
     __slots__ = ("_connection", "_failure", "_timer")

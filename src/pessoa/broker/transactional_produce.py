@@ -121,7 +121,7 @@ async def _verify_and_respond(
         for partition in question.partitions:
             error = answers.get((partition.topic, partition.index), ErrorCode.NONE)
             if error is not ErrorCode.NONE:
-                permits[partition] = produce_error(error, context.version).code
+                permits[partition] = produce_error(error, context.version)
     denied = denied_topics(broker, context, request, denied)
     response = respond(broker, context, request, denied, permits)
     return await response if isinstance(response, Pending) else response

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
 
     from pessoa.wire.frames import Buffer
+    from pessoa.wire.request_context import Charge
     from pessoa.wire.schema import Message
 
 
@@ -40,16 +41,6 @@ class Observation(Protocol):
 
     def lose(self) -> None:
         """Note that there will be no response: the connection has ended, or the request has failed."""
-
-
-class Charge(Protocol):
-    """The usage that a request is charged with in the quotas of its client (`broker.throttling`)."""
-
-    def make(self, response: Callable[[], Message | None]) -> Message | None:
-        """Make the response, with the throttle time of its client in it."""
-
-    def lose(self) -> None:
-        """Charge what the request has used, since it gets no response. It may be called more than once."""
 
 
 class Pending:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pessoa.net.channel import ChannelFailed, ChannelTimedOut
 from pessoa.quorum.metadata_log import METADATA_TOPIC
 from pessoa.quorum.snapshot_file import SnapshotReader, adopt_part, snapshot_name
-from pessoa.quorum.translation import Introduction, Refused, addresses_in, reply_of, request_of
+from pessoa.quorum.translation import Introduction, addresses_in, reply_of, request_of
 from pessoa.raft.messages import Unanswered
 from pessoa.raft.voters import Address
 from pessoa.records.invalid_batch import InvalidBatch
@@ -19,6 +19,7 @@ from pessoa.wire.api.fetch_snapshot import (
     SnapshotId,
     TopicSnapshot,
 )
+from pessoa.wire.errors import Refusal
 
 if TYPE_CHECKING:
     from pessoa.quorum.raft_quorum import RaftQuorum
@@ -48,7 +49,7 @@ async def exchange(quorum: RaftQuorum, peer: int, request: Request) -> Reply | U
         quorum.learn_address(node_id, known)
     try:
         return reply_of(response)
-    except Refused as refusal:
+    except Refusal as refusal:
         log.warning("node %s refuses %s: %s", peer, type(request).__name__, refusal)
         return Unanswered.GONE
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from pessoa.quorum import translation
 from pessoa.quorum.metadata_log import METADATA_TOPIC
 from pessoa.quorum.snapshot_file import snapshot_name
-from pessoa.quorum.translation import Refused
 from pessoa.raft.messages import NO_NODE, Fetch, FetchReply, OffsetAndEpoch, ReplicaKey
 from pessoa.raft.voters import Address
 from pessoa.wire.api import fetch_snapshot as snapshot_api
@@ -25,7 +24,7 @@ from pessoa.wire.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpo
 from pessoa.wire.api.fetch import FetchRequest, FetchResponse
 from pessoa.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from pessoa.wire.api.vote import VoteRequest, VoteResponse
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ def vote(quorum: RaftQuorum, request: VoteRequest, version: int) -> Message:
     try:
         translation.check_cluster(request.cluster_id, quorum.cluster_id)
         reply = raft.vote(quorum.monotonic_ms(), translation.vote_of(request, raft.own))
-    except Refused as refusal:
-        return VoteResponse(error_code=refusal.error, topics=[])
+    except Refusal as refusal:
+        return VoteResponse(error_code=refusal.code, topics=[])
     quorum.step()
     return translation.vote_response(reply, _leader_of(quorum, version, 1))
 
@@ -55,8 +54,8 @@ def begin_quorum_epoch(quorum: RaftQuorum, request: BeginQuorumEpochRequest, ver
             first = request.leader_endpoints[0]
             quorum.learn_address(begin.leader_id, Address(first.host, first.port))
         reply = raft.begin_epoch(quorum.monotonic_ms(), begin)
-    except Refused as refusal:
-        return BeginQuorumEpochResponse(error_code=refusal.error, topics=[])
+    except Refusal as refusal:
+        return BeginQuorumEpochResponse(error_code=refusal.code, topics=[])
     quorum.step()
     return translation.begin_response(reply, _leader_of(quorum, version, 1))
 
@@ -65,8 +64,8 @@ def end_quorum_epoch(quorum: RaftQuorum, request: EndQuorumEpochRequest, version
     try:
         translation.check_cluster(request.cluster_id, quorum.cluster_id)
         reply = quorum.raft.end_epoch(quorum.monotonic_ms(), translation.end_of(request))
-    except Refused as refusal:
-        return EndQuorumEpochResponse(error_code=refusal.error, topics=[])
+    except Refusal as refusal:
+        return EndQuorumEpochResponse(error_code=refusal.code, topics=[])
     quorum.step()
     return translation.end_response(reply, _leader_of(quorum, version, 1))
 
@@ -88,8 +87,8 @@ def fetch(quorum: RaftQuorum, request: FetchRequest, version: int) -> Message | 
     try:
         translation.check_cluster(request.cluster_id, quorum.cluster_id)
         wanted = translation.fetch_of(request)
-    except Refused as refusal:
-        return _no_fetch(refusal.error)
+    except Refusal as refusal:
+        return _no_fetch(refusal.code)
     reply = quorum.raft.fetch(quorum.monotonic_ms(), wanted)
     quorum.step()
     if reply.is_readable:
@@ -133,8 +132,8 @@ def fetch_snapshot(quorum: RaftQuorum, request: FetchSnapshotRequest) -> Message
     try:
         translation.check_cluster(request.cluster_id, quorum.cluster_id)
         wanted = translation.snapshot_of(request)
-    except Refused as refusal:
-        return FetchSnapshotResponse(throttle_time_ms=0, error_code=refusal.error, topics=[])
+    except Refusal as refusal:
+        return FetchSnapshotResponse(throttle_time_ms=0, error_code=refusal.code, topics=[])
     error, data, size = _read_snapshot(quorum, wanted, request.max_bytes)
     if error is ErrorCode.NONE:
         key = ReplicaKey(request.replica_id, wanted.replica_directory_id)

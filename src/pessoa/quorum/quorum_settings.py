@@ -53,16 +53,6 @@ class QuorumSettings(NamedTuple):
     metadata_max_retention_bytes: int = 104_857_600
     metadata_max_retention_ms: int = 604_800_000
 
-    @classmethod
-    def of(cls, config: object) -> QuorumSettings:
-        """Return the settings in a broker's configuration, whose attributes have the names of the keys."""
-        return cls(
-            **{
-                name: getattr(config, name if name.startswith("metadata_") else f"controller_quorum_{name}")
-                for name in cls._fields
-            }
-        )
-
     @property
     def fetch_max_wait_ms(self) -> int:
         """How long a leader holds a fetch that has nothing new: Kafka's 500 ms, and well below the fetch timeout."""

@@ -1,7 +1,7 @@
 """Between the machine's words and Kafka's: `pessoa.raft.messages` ⇄ `pessoa.wire.api`.
 
 Every request of the quorum is about partition 0 of `__cluster_metadata` and names the cluster. One that is about
-something else, or from another cluster, is `Refused` with the error that Kafka gives for it, as a whole.
+something else, or from another cluster, is a `Refusal` with the error that Kafka gives for it, as a whole.
 """
 
 from __future__ import annotations
@@ -30,16 +30,8 @@ from pessoa.wire.api import end_quorum_epoch as end_api
 from pessoa.wire.api import fetch as fetch_api
 from pessoa.wire.api import fetch_snapshot as snapshot_api
 from pessoa.wire.api import vote as vote_api
-from pessoa.wire.errors import ErrorCode
+from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message
-
-
-class Refused(Exception):
-    """The request or response is not for this quorum: another cluster, topic or partition."""
-
-    def __init__(self, error: ErrorCode) -> None:
-        super().__init__(error.name)
-        self.error = error
 
 
 class Introduction(NamedTuple):
@@ -144,15 +136,15 @@ def _fetch_request(request: Fetch, own: Introduction) -> Message:
 
 def check_cluster(named: str | None, cluster_id: str) -> None:
     if named is not None and named != cluster_id:
-        raise Refused(ErrorCode.INCONSISTENT_CLUSTER_ID)
+        raise Refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)
 
 
 def vote_of(request: vote_api.VoteRequest, own: ReplicaKey) -> Vote:
     if [topic.topic_name for topic in request.topics] != [METADATA_TOPIC] or len(request.topics[0].partitions) != 1:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     (partition,) = request.topics[0].partitions
     if partition.partition_index != 0 or partition.last_offset < 0 or partition.last_offset_epoch < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     voter = own.id if request.voter_id == NO_NODE else request.voter_id
     return Vote(
         partition.replica_epoch,
@@ -166,7 +158,7 @@ def vote_of(request: vote_api.VoteRequest, own: ReplicaKey) -> Vote:
 
 def begin_of(request: begin_api.BeginQuorumEpochRequest, own: ReplicaKey) -> BeginEpoch:
     if [topic.topic_name for topic in request.topics] != [METADATA_TOPIC] or len(request.topics[0].partitions) != 1:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     (partition,) = request.topics[0].partitions
     voter = own.id if request.voter_id == NO_NODE else request.voter_id
     return BeginEpoch(partition.leader_epoch, partition.leader_id, ReplicaKey(voter, partition.voter_directory_id))
@@ -174,7 +166,7 @@ def begin_of(request: begin_api.BeginQuorumEpochRequest, own: ReplicaKey) -> Beg
 
 def end_of(request: end_api.EndQuorumEpochRequest) -> EndEpoch:
     if [topic.topic_name for topic in request.topics] != [METADATA_TOPIC] or len(request.topics[0].partitions) != 1:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     (partition,) = request.topics[0].partitions
     successors = [ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in partition.preferred_candidates]
     return EndEpoch(
@@ -187,12 +179,12 @@ def end_of(request: end_api.EndQuorumEpochRequest) -> EndEpoch:
 def fetch_of(request: fetch_api.FetchRequest) -> Fetch:
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     if topics[0].topic != METADATA_TOPIC and topics[0].topic_id != METADATA_TOPIC_ID:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     (partition,) = topics[0].partitions
     if partition.partition != 0 or partition.fetch_offset < 0 or request.max_wait_ms < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     return Fetch(
         partition.current_leader_epoch,
@@ -205,7 +197,7 @@ def fetch_of(request: fetch_api.FetchRequest) -> Fetch:
 
 def snapshot_of(request: snapshot_api.FetchSnapshotRequest) -> snapshot_api.PartitionSnapshot:
     if [topic.name for topic in request.topics] != [METADATA_TOPIC] or len(request.topics[0].partitions) != 1:
-        raise Refused(ErrorCode.INVALID_REQUEST)
+        raise Refusal(ErrorCode.INVALID_REQUEST)
     return request.topics[0].partitions[0]
 
 
@@ -271,23 +263,16 @@ def fetch_response(reply: FetchReply, log_start_offset: int, leader: Endpoints) 
 
 # Answers in.
 
-Answer = (
-    vote_api.VoteResponse
-    | begin_api.BeginQuorumEpochResponse
-    | end_api.EndQuorumEpochResponse
-    | fetch_api.FetchResponse
-)
-
 
 def reply_of(response: Message) -> Reply:
-    """Return the reply of a peer. Raises Refused if its response has an error, or nothing about the metadata log."""
+    """Return the reply of a peer. Raises Refusal if its response has an error, or nothing about the metadata log."""
     if isinstance(response, fetch_api.FetchResponse):
         return _fetch_reply(response)
     assert isinstance(
         response, vote_api.VoteResponse | begin_api.BeginQuorumEpochResponse | end_api.EndQuorumEpochResponse
     )
     if response.error_code or not response.topics or not response.topics[0].partitions:
-        raise Refused(ErrorCode.of(response.error_code))
+        raise Refusal(ErrorCode.of(response.error_code))
     partition = response.topics[0].partitions[0]
     error = ErrorCode.of(partition.error_code)
     if isinstance(partition, vote_api.VoteResponsePartitionData):
@@ -297,7 +282,7 @@ def reply_of(response: Message) -> Reply:
 
 def _fetch_reply(response: fetch_api.FetchResponse) -> FetchReply:
     if response.error_code or not response.responses or not response.responses[0].partitions:
-        raise Refused(ErrorCode.of(response.error_code))
+        raise Refusal(ErrorCode.of(response.error_code))
     partition = response.responses[0].partitions[0]
     leader, diverging, snapshot = partition.current_leader, partition.diverging_epoch, partition.snapshot_id
     return FetchReply(

@@ -9,7 +9,12 @@ Answer          the response to a request: at once, or awaited
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pessoa.wire.schema import Message
 
 T = TypeVar("T")
 # Most requests are answered within the call: then no task, no future and no turn of the loop is spent on them.
@@ -40,7 +45,8 @@ class Caller(Protocol):
 
 
 class Charge(Protocol):
-    """The part of a client's quotas that handlers use: what a fetch may return, and what it counts for."""
+    """The usage that a request is charged with in the quotas of its client (`broker.throttling`): what handlers and
+    `Pending` call."""
 
     def limit_fetch(self, max_bytes: int) -> int:
         """Return how many bytes may be read for a fetch that asks for `max_bytes`."""
@@ -50,6 +56,12 @@ class Charge(Protocol):
 
     def count_fetched(self, size: int) -> None:
         """Count bytes that are sent in any case."""
+
+    def make(self, response: Callable[[], Message | None]) -> Message | None:
+        """Make the response, with the throttle time of its client in it."""
+
+    def lose(self) -> None:
+        """Charge what the request has used, since it gets no response. It may be called more than once."""
 
 
 class RequestContext:

@@ -16,7 +16,6 @@ What the coordinator says is not always what the client can understand: `produce
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import NamedTuple
 
 from pessoa.base.clock import Clock
 from pessoa.coordinator.transactions.transaction import TopicPartition
@@ -40,11 +39,6 @@ _UNREACHABLE = NO_COORDINATOR | {ErrorCode.NETWORK_EXCEPTION}
 
 # Sends the request, in its newest version, to the coordinator of the transactional id, here or elsewhere.
 AskCoordinator = Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]]
-
-
-class ProduceError(NamedTuple):
-    code: ErrorCode
-    message: str | None
 
 
 class Verifier:
@@ -81,20 +75,15 @@ class Verifier:
             await self._clock.wait_ms(self._config.add_partitions_to_txn_retry_backoff_ms)
 
 
-def produce_error(code: ErrorCode, produce_version: int) -> ProduceError:
+def produce_error(code: ErrorCode, produce_version: int) -> ErrorCode:
     """Return the error of a Produce response for a code that `verify` gave."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and produce_version < _FIRST_PRODUCE_WITH_ABORTABLE:
-        code = ErrorCode.INVALID_TXN_STATE
-    if code is ErrorCode.INVALID_TXN_STATE:
-        return ProduceError(code, "Partition was not added to the transaction")
+        return ErrorCode.INVALID_TXN_STATE
     if code in _UNREACHABLE or (
         code is ErrorCode.CONCURRENT_TRANSACTIONS and produce_version < FIRST_PRODUCE_THAT_ADDS
     ):
-        return ProduceError(
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
-        )
-    return ProduceError(code, None)
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return code
 
 
 def _by_topic(partitions: Collection[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
