@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 
 class Timer(Protocol):
@@ -31,6 +31,30 @@ class Clock(Protocol):
 
     async def wait_ms(self, duration_ms: int) -> None:
         """Return after `duration_ms`."""
+
+
+async def wait_at_most(clock: Clock, awaited: Awaitable[object], duration_ms: int) -> bool:
+    """Wait until `awaited` is done, and raise what it raises. Return False if it is not done after so much time: then
+    it is cancelled, as it is if the caller is cancelled."""
+    work, task = asyncio.ensure_future(awaited), asyncio.current_task()
+    assert task is not None
+    is_late, cancellations = False, task.cancelling()
+
+    def give_up() -> None:
+        nonlocal is_late
+        is_late = work.cancel()
+
+    timer = clock.call_after_ms(duration_ms, give_up)
+    try:
+        await work
+    except asyncio.CancelledError:
+        # The caller may have been cancelled too, in the same turn of the loop.
+        if not is_late or task.cancelling() > cancellations:
+            raise
+        return False
+    finally:
+        timer.cancel()
+    return True
 
 
 class SystemClock:

@@ -47,7 +47,7 @@ class ControllerServices:
         self.cluster_id = cluster_id
         # None: everything is allowed.
         self.authorizer = authorizer
-        self.progress = progress if progress is not None else MetadataProgress()
+        self.progress = progress if progress is not None else MetadataProgress(clock)
         self.node_id = config.node_id
         self._publisher = publisher
         self._clock = clock

@@ -141,7 +141,7 @@ class Broker:
             network=self._network,
             tls=self._tls,
             publisher=self._publisher,
-            progress=MetadataProgress(),
+            progress=MetadataProgress(self._clock),
             flusher=Flusher(),
             incarnation_id=new_uuid(self._entropy),
             failed=self.failed,

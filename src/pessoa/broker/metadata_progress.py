@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pessoa.base.clock import wait_at_most
+
+if TYPE_CHECKING:
+    from pessoa.base.clock import Clock
 
 Condition = Callable[[], bool]
 
@@ -15,8 +21,9 @@ Condition = Callable[[], bool]
 class MetadataProgress:
     """How far this node has applied the metadata log: `offset` is that of the last record, -1 before the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.offset = -1
+        self._clock = clock
         self._waiters: list[tuple[Condition, asyncio.Future[None]]] = []
 
     def __repr__(self) -> str:
@@ -46,9 +53,7 @@ class MetadataProgress:
             return True
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append((condition, future))
-        try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await future
-        except TimeoutError:
-            return False
+        if timeout_ms is not None:
+            return await wait_at_most(self._clock, future, timeout_ms)
+        await future
         return True

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
+from pessoa.base.clock import wait_at_most
+
 if TYPE_CHECKING:
     from pessoa.base.clock import Clock
     from pessoa.net.network import Network
@@ -33,23 +35,24 @@ async def wait_until_majority_is_gone(node_id: int, quorum: Quorum, network: Net
     failures = 0
     while failures < _LOOKS_IN_A_ROW:
         await clock.wait_ms(_LOOK_EVERY_MS)
-        failures = 0 if await _has_majority(node_id, quorum, network) else failures + 1
+        failures = 0 if await _has_majority(node_id, quorum, network, clock) else failures + 1
 
 
-async def _has_majority(node_id: int, quorum: Quorum, network: Network) -> bool:
+async def _has_majority(node_id: int, quorum: Quorum, network: Network, clock: Clock) -> bool:
     voters = quorum.voters
     others = [endpoint for one in voters if one != node_id and (endpoint := quorum.endpoint_of(one)) is not None]
-    answers = await asyncio.gather(*(_accepts(network, *endpoint) for endpoint in others))
+    answers = await asyncio.gather(*(_accepts(network, clock, *endpoint) for endpoint in others))
     return (node_id in voters) + sum(answers) > len(voters) // 2 or not voters
 
 
-async def _accepts(network: Network, host: str, port: int) -> bool:
+async def _accepts(network: Network, clock: Clock, host: str, port: int) -> bool:
+    connecting = asyncio.ensure_future(network.connect(_Knock, host, port))
     try:
-        async with asyncio.timeout(_CONNECT_MS / 1000):
-            connection = await network.connect(_Knock, host, port)
-    except (OSError, TimeoutError):
+        if not await wait_at_most(clock, connecting, _CONNECT_MS):
+            return False
+    except OSError:
         return False
-    connection.close()
+    connecting.result().close()
     return True
 
 

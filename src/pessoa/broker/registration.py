@@ -20,6 +20,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from pessoa.base.clock import wait_at_most
 from pessoa.broker.controller_client import ControllerUnavailable
 from pessoa.metadata.supported_features import FEATURES
 from pessoa.wire.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -135,11 +136,7 @@ class Registration:
 
     async def keep_alive(self) -> None:
         while True:
-            try:
-                async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
-                    await self._hurry.wait()
-            except TimeoutError:
-                pass
+            await wait_at_most(self._clock, self._hurry.wait(), self._config.broker_heartbeat_interval_ms)
             # A hurry that comes while this heartbeat is under way asks for another.
             self._hurry.clear()
             response = await self._try_heartbeat()

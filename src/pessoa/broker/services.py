@@ -73,7 +73,7 @@ class BrokerServices:
     listed_brokers: ListedBrokers
     # That of this incarnation; -1 before it is registered.
     broker_epoch: Callable[[], int]
-    progress: MetadataProgress = field(default_factory=MetadataProgress)
+    progress: MetadataProgress
     damage: ReadDamage = field(default_factory=ReadDamage)
     opener: BatchOpener = field(default_factory=BatchOpener)
     # Whether the controller has not been heard of for so long that others may lead what this broker leads.

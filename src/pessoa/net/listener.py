@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from pessoa.base.clock import SystemClock
+from pessoa.base.clock import SystemClock, wait_at_most
 from pessoa.net.connection_quota import ConnectionHeld, ConnectionRefused
 from pessoa.net.freed_memory import return_freed_memory
 from pessoa.net.handshakes import Handshakes
@@ -153,11 +153,8 @@ class Listener:
         self._socket.close()
         self._all_closed = asyncio.Event()
         self.end_connections()
-        try:
-            async with asyncio.timeout(self._drain_seconds):
-                if self.connections:
-                    await self._all_closed.wait()
-        except TimeoutError:
+        drain_ms = int(self._drain_seconds * 1000)
+        if self.connections and not await wait_at_most(self.clock, self._all_closed.wait(), drain_ms):
             log.warning("%s: %s connections did not end in time and are cut", self.address, len(self.connections))
         for connection in self._in_order():
             connection.abort()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from pessoa.base.clock import Clock, ManualClock, SystemClock
+import pytest
+
+from pessoa.base.clock import Clock, ManualClock, SystemClock, wait_at_most
 
 
 def test_a_manual_clock_stands_still_until_it_is_moved() -> None:
@@ -84,3 +86,55 @@ def test_the_real_clock_shows_the_time_of_day_and_one_that_only_grows() -> None:
     first = clock.monotonic_ms()
     asyncio.run(clock.wait_ms(2))
     assert clock.monotonic_ms() - first >= 1
+
+
+def test_what_is_done_in_time_is_waited_for_and_its_timer_is_cancelled() -> None:
+    async def scenario() -> None:
+        clock, done = ManualClock(), asyncio.Event()
+        waiting = asyncio.create_task(wait_at_most(clock, done.wait(), 10))
+        await asyncio.sleep(0)
+        clock.advance_ms(9)
+        done.set()
+        assert await waiting
+        assert "0 waiting" in repr(clock)
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_done_in_time_is_cancelled() -> None:
+    async def scenario() -> None:
+        clock, future = ManualClock(), asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(wait_at_most(clock, future, 10))
+        await asyncio.sleep(0)
+        clock.advance_ms(10)
+        assert not await waiting
+        assert future.cancelled()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_late_too", [False, True])
+def test_a_caller_that_is_cancelled_while_it_waits_is_cancelled(is_late_too: bool) -> None:
+    async def scenario() -> None:
+        clock, future = ManualClock(), asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(wait_at_most(clock, future, 10))
+        await asyncio.sleep(0)
+        if is_late_too:
+            clock.advance_ms(10)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        assert future.cancelled()
+        assert "0 waiting" in repr(clock)
+
+    asyncio.run(scenario())
+
+
+def test_what_fails_in_time_raises_to_the_caller() -> None:
+    async def scenario() -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.set_exception(OSError("unreachable"))
+        with pytest.raises(OSError, match="unreachable"):
+            await wait_at_most(ManualClock(), future, 10)
+
+    asyncio.run(scenario())

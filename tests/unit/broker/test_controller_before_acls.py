@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from pessoa.base.clock import SystemClock
 from pessoa.broker.apis import elect_leaders
 from pessoa.broker.assembly import make_broker
 from pessoa.broker.dispatch import Dispatcher
@@ -39,7 +40,7 @@ class Desk:
 
     def __init__(self) -> None:
         self.authorizer = Authorizer(frozenset((NODE,)), allows_without_acl=True)
-        self.progress = MetadataProgress()
+        self.progress = MetadataProgress(SystemClock())
         node = SimpleNamespace(
             authorizer=self.authorizer, progress=self.progress, throttling=None, image=MetadataImage.EMPTY
         )

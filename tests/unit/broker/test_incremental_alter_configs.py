@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pessoa.base.clock import SystemClock
 from pessoa.base.config_keys.broker_keys import validate_broker_configs
 from pessoa.broker.apis.incremental_alter_configs import handle
 from pessoa.broker.config import BrokerConfig, single_node_properties
@@ -40,7 +41,8 @@ class Stage:
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code
         self.broker: Any = SimpleNamespace(
-            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(), controller=self, authorizer=None,
+            node_id=1, image=MetadataImage.EMPTY, progress=MetadataProgress(SystemClock()), controller=self,
+            authorizer=None,
             config=BrokerConfig(single_node_properties({"listeners": LISTENERS}, Path("/nowhere"))),
         )  # fmt: skip
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from pessoa.base.clock import SystemClock
 from pessoa.broker.metadata_progress import MetadataProgress
 
 
 def test_a_waiter_is_woken_when_its_condition_holds_and_not_before() -> None:
     async def main() -> None:
-        progress = MetadataProgress()
+        progress = MetadataProgress(SystemClock())
         waiting = asyncio.create_task(progress.wait_until(lambda: progress.offset >= 5))
         await asyncio.sleep(0)
         progress.advance(4)
@@ -23,7 +24,7 @@ def test_a_waiter_is_woken_when_its_condition_holds_and_not_before() -> None:
 
 def test_a_waiter_whose_time_is_up_is_told_so_and_forgotten() -> None:
     async def main() -> None:
-        progress = MetadataProgress()
+        progress = MetadataProgress(SystemClock())
         assert not await progress.wait_until(lambda: False, timeout_ms=1)
         progress.look()
         assert "0 waiting" in repr(progress)
@@ -33,6 +34,6 @@ def test_a_waiter_whose_time_is_up_is_told_so_and_forgotten() -> None:
 
 def test_what_holds_already_is_not_waited_for() -> None:
     async def main() -> None:
-        assert await MetadataProgress().wait_until(lambda: True, timeout_ms=0)
+        assert await MetadataProgress(SystemClock()).wait_until(lambda: True, timeout_ms=0)
 
     asyncio.run(main())

@@ -101,7 +101,7 @@ def run(
 
     async def main() -> None:
         config = config_with(heartbeat_interval_ms)
-        controller, progress = Controller(answers), MetadataProgress()
+        controller, progress = Controller(answers), MetadataProgress(SystemClock())
         registration = Registration(
             config,
             "c",

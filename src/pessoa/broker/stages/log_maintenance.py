@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from pessoa.base.clock import wait_at_most
 from pessoa.broker.stages.node_context import BackgroundTasks
 from pessoa.log.os_disk import OsDisk
 
@@ -71,11 +72,7 @@ class LogMaintenance:
         node.config.on_change.append(lambda _: changed.set())
         while not self._has_log_to_compact:
             changed.clear()
-            timer = node.clock.call_after_ms(max(1, node.config.current.log_cleaner_backoff_ms), changed.set)
-            try:
-                await changed.wait()
-            finally:
-                timer.cancel()
+            await wait_at_most(node.clock, changed.wait(), max(1, node.config.current.log_cleaner_backoff_ms))
 
     @property
     def _has_log_to_compact(self) -> bool:
