@@ -21,6 +21,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.ids import Uuid
+from pessoa.wire.api.fetch import FIRST_FETCH_WITH_TOPIC_IDS
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, version: int, now_ms: int, replica_id: int = CONSUMER) -> FetchPlan:
-        uses_topic_ids = version >= _FIRST_VERSION_WITH_TOPIC_IDS
+        uses_topic_ids = version >= FIRST_FETCH_WITH_TOPIC_IDS
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self._end(request.session_id)
             session = None
@@ -254,7 +255,6 @@ class FetchSessions:
         return False
 
 
-_FIRST_VERSION_WITH_TOPIC_IDS = 13
 _A_FEW = 64
 
 

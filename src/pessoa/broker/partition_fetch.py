@@ -20,7 +20,13 @@ from pessoa.log.leader_epoch_cache import UNDEFINED_OFFSET
 from pessoa.log.partition_log import Fetched, OffsetOutOfRange, ReadUpTo
 from pessoa.records.batch import LENGTH_POSITION, LOG_OVERHEAD
 from pessoa.records.invalid_batch import InvalidBatch
-from pessoa.wire.api.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from pessoa.wire.api.fetch import (
+    FIRST_FETCH_WITH_TOPIC_IDS,
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
 from pessoa.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
     from pessoa.replication.partition import Partition
     from pessoa.wire.api.fetch import FetchPartition
 
-FIRST_VERSION_WITH_TOPIC_IDS = 13
 # From this version on the answer says where the leaders are that it names.
 FIRST_VERSION_WITH_ENDPOINTS = 16
 # From which version on it names the leader.
@@ -232,7 +237,7 @@ def _preferred_replica(
 
 def _find(broker: BrokerServices, version: int, wanted: Wanted) -> tuple[Partition | None, ErrorCode]:
     index = wanted.request.partition
-    if version >= FIRST_VERSION_WITH_TOPIC_IDS:
+    if version >= FIRST_FETCH_WITH_TOPIC_IDS:
         partition = broker.replicas.get_by_id(wanted.topic_id, index)
         if partition is not None:
             return partition, ErrorCode.NONE

@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.controller.decision import Decision
 from pessoa.security.sasl.token_keys import token_hmac
-from pessoa.wire.api.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from pessoa.wire.api.create_delegation_token import (
+    FIRST_CREATE_TOKEN_WITH_REQUESTER,
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from pessoa.wire.api.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 from pessoa.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 from pessoa.wire.errors import ErrorCode, Refusal
@@ -33,8 +37,6 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
 
 _USER = "User"
-# From this version on a token may be asked for on behalf of another user.
-_FIRST_VERSION_WITH_REQUESTER = 3
 _NO_TIME_MS = -1
 _SECRET = "delegation.token.secret.key"  # noqa: S105
 
@@ -95,7 +97,7 @@ def _empty_creation_response(owner: str, requester: str, version: int) -> Create
         hmac=b"",
         throttle_time_ms=0,
     )
-    if version >= _FIRST_VERSION_WITH_REQUESTER:
+    if version >= FIRST_CREATE_TOKEN_WITH_REQUESTER:
         kind, _, name = requester.partition(":")
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     return response

@@ -43,7 +43,7 @@ from pessoa.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatReque
 from pessoa.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from pessoa.wire.api.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from pessoa.wire.api.heartbeat import HeartbeatRequest, HeartbeatResponse
-from pessoa.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
+from pessoa.wire.api.join_group import FIRST_JOIN_WITH_NULL_PROTOCOL, JoinGroupRequest, JoinGroupResponse
 from pessoa.wire.api.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from pessoa.wire.api.list_groups import ListGroupsRequest, ListGroupsResponse
 from pessoa.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -56,7 +56,6 @@ from pessoa.wire.stored.record_framing import GROUP_LOG
 _OWN_MEMBER_ID_VERSION = 1
 _LEAVE_SEVERAL_VERSION = 3
 _SYNC_PROTOCOL_VERSION = 5
-_JOIN_NULL_PROTOCOL_VERSION = 7
 
 # What can be allowed with a group, bits by the number of the operation: read, delete, describe, describe and alter
 # configs. Without an authorizer every principal may do all of it.
@@ -456,7 +455,9 @@ def _consumer_heartbeat_problem(request: ConsumerGroupHeartbeatRequest, version:
 
 def _fit_join(response: JoinGroupResponse, context: Caller) -> JoinGroupResponse:
     """Set a missing protocol name to null, or to "" in versions that have no null there."""
-    response.protocol_name = response.protocol_name or (None if context.version >= _JOIN_NULL_PROTOCOL_VERSION else "")
+    response.protocol_name = response.protocol_name or (
+        None if context.version >= FIRST_JOIN_WITH_NULL_PROTOCOL else ""
+    )
     return response
 
 

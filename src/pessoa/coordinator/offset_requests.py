@@ -16,6 +16,7 @@ from pessoa.coordinator.runtime import CoordinatorRuntime
 from pessoa.coordinator.shard import Image
 from pessoa.coordinator.shard_answers import all_of, ask, then
 from pessoa.wire.api.offset_commit import (
+    FIRST_OFFSET_COMMIT_WITH_TOPIC_IDS,
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
@@ -30,6 +31,8 @@ from pessoa.wire.api.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from pessoa.wire.api.offset_fetch import (
+    FIRST_OFFSET_FETCH_WITH_ERROR,
+    FIRST_OFFSET_FETCH_WITH_GROUPS,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -50,13 +53,8 @@ from pessoa.wire.api.txn_offset_commit import (
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.request_context import Answer, Caller
 
-# From these versions on the APIs name topics by id.
-_COMMIT_BY_ID_VERSION = 10
+# From this version on OffsetFetch names topics by id.
 _FETCH_BY_ID_VERSION = 10
-# From this version on OffsetFetch asks for several groups, and answers them apart.
-_FETCH_GROUPS_VERSION = 8
-# From this version on OffsetFetch has an error for the whole group.
-_FETCH_GROUP_ERROR_VERSION = 2
 # Producers from before this version of TxnOffsetCommit do not expect a coordinator that loads.
 _TXN_LOADING_VERSION = 2
 
@@ -104,7 +102,7 @@ class OffsetService:
     # ── OffsetCommit ──
 
     def commit(self, request: OffsetCommitRequest, context: Caller) -> Answer[OffsetCommitResponse]:
-        by_id = context.version >= _COMMIT_BY_ID_VERSION
+        by_id = context.version >= FIRST_OFFSET_COMMIT_WITH_TOPIC_IDS
         refused: list[OffsetCommitResponseTopic] = []
         accepted: list[OffsetCommitRequestTopic] = []
         for topic in request.topics:
@@ -200,7 +198,7 @@ class OffsetService:
     # ── OffsetFetch ──
 
     def fetch(self, request: OffsetFetchRequest, context: Caller) -> Answer[OffsetFetchResponse]:
-        if context.version >= _FETCH_GROUPS_VERSION:
+        if context.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
             groups = _drop_repeated_groups(request.groups)
             answers = [self._fetch_group(group, request.require_stable, context) for group in groups]
             return all_of(answers, lambda groups: OffsetFetchResponse(groups=groups))
@@ -237,7 +235,7 @@ class OffsetService:
 
         def failed(code: ErrorCode, _: str | None) -> OffsetFetchResponse:
             code = _FETCH_ERRORS.get(code, code)
-            if context.version >= _FETCH_GROUP_ERROR_VERSION:
+            if context.version >= FIRST_OFFSET_FETCH_WITH_ERROR:
                 answered = OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=code)
             else:
                 partitions = [_fetch_error(topic, code) for topic in topics or ()]

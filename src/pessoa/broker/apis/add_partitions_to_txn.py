@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pessoa.wire.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
     from pessoa.wire.request_context import RequestContext
 
-_FIRST_VERSION_OF_BROKERS = 4
-
 
 def handle(broker: BrokerServices, context: RequestContext, request: AddPartitionsToTxnRequest) -> Reply:
-    if context.version >= _FIRST_VERSION_OF_BROKERS:
+    from pessoa.wire.api.add_partitions_to_txn import FIRST_ADD_PARTITIONS_OF_BROKERS
+
+    if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         if may_in_cluster(broker, context, CLUSTER_ACTION):
             return broker.transactions.add_partitions(request, context)
         from pessoa.wire.api.add_partitions_to_txn import AddPartitionsToTxnResponse

@@ -18,6 +18,7 @@ from pessoa.broker.api_table import broker_rows, controller_rows
 from pessoa.metadata.supported_features import FEATURES
 from pessoa.metadata.table_images import KRAFT_VERSION
 from pessoa.wire.api.api_versions import (
+    FIRST_API_VERSIONS_WITH_SOFTWARE,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pessoa.metadata.table_images import FeaturesImage
     from pessoa.wire.request_context import RequestContext
 
-_FIRST_VERSION_WITH_SOFTWARE = 3
 _FIRST_VERSION_WITH_LEVEL_0 = 4
 # Whether this may be the name or the version of a client's software.
 is_software = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?").fullmatch
@@ -57,7 +57,7 @@ def handle_on_controller(
 def _respond(
     rows: Iterable[AnyRow], image: MetadataImage, context: RequestContext, request: ApiVersionsRequest
 ) -> ApiVersionsResponse:
-    if context.version >= _FIRST_VERSION_WITH_SOFTWARE and not (
+    if context.version >= FIRST_API_VERSIONS_WITH_SOFTWARE and not (
         is_software(request.client_software_name) and is_software(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[], throttle_time_ms=0)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
 
-_FIRST_VERSION_WITH_REQUESTER = 3
-
 
 def handle(node: AnyServices, context: RequestContext, request: CreateDelegationTokenRequest) -> Reply:
     from pessoa.broker.token_requests import creation_refusal
@@ -35,14 +33,14 @@ def handle(node: AnyServices, context: RequestContext, request: CreateDelegation
 
 def _with_principals(response: Message, request: CreateDelegationTokenRequest, context: RequestContext) -> Message:
     """Add the owner and the requester to an error response of the broker, as Kafka does."""
-    from pessoa.wire.api.create_delegation_token import CreateDelegationTokenResponse
+    from pessoa.wire.api.create_delegation_token import FIRST_CREATE_TOKEN_WITH_REQUESTER, CreateDelegationTokenResponse
 
     assert isinstance(response, CreateDelegationTokenResponse)
     kind, _, name = context.principal.partition(":")
     is_other = bool(request.owner_principal_name)
     response.principal_type = (request.owner_principal_type if is_other else kind) or ""
     response.principal_name = (request.owner_principal_name if is_other else name) or ""
-    if context.version >= _FIRST_VERSION_WITH_REQUESTER:
+    if context.version >= FIRST_CREATE_TOKEN_WITH_REQUESTER:
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     return response
 

@@ -42,7 +42,6 @@ from pessoa.broker.fetch_sessions import CONSUMER, plan_without_session
 from pessoa.broker.file_records import FileRecords
 from pessoa.broker.partition_fetch import (
     FIRST_VERSION_WITH_ENDPOINTS,
-    FIRST_VERSION_WITH_TOPIC_IDS,
     Found,
     Reader,
     is_as_before,
@@ -58,6 +57,7 @@ from pessoa.net.pending import Pending
 from pessoa.replication.partition import FetchWaiter
 from pessoa.security.acl import CLUSTER_ACTION, READ, TOPIC
 from pessoa.wire.api.fetch import (
+    FIRST_FETCH_WITH_TOPIC_IDS,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -136,7 +136,7 @@ def _topics_of(plan: FetchPlan) -> dict[tuple[str, Uuid], None]:
 def _denied_topics(broker: BrokerServices, context: RequestContext, plan: FetchPlan) -> frozenset[tuple[str, Uuid]]:
     """Return the topics that a consumer may not read. Ids of unknown topics are not among them: that they are unknown
     is no secret."""
-    by_name, name_of = context.version < FIRST_VERSION_WITH_TOPIC_IDS, broker.image.topics.name_of
+    by_name, name_of = context.version < FIRST_FETCH_WITH_TOPIC_IDS, broker.image.topics.name_of
     names = {key: key[0] if by_name else name_of(key[1]) for key in _topics_of(plan)}
     denied = denied_names(broker, context, READ, TOPIC, (name for name in names.values() if name is not None))
     return frozenset(key for key, name in names.items() if name in denied)
@@ -362,7 +362,7 @@ def serve_in_quorum(quorum: RaftQuorum, request: FetchRequest, version: int) -> 
 def refuse(request: FetchRequest, refusal: Refusal, version: int) -> Message:
     """Return the error for the whole response; in versions with topic names also for every partition, as in Kafka."""
     response = _error_response(refusal.code)
-    if version < FIRST_VERSION_WITH_TOPIC_IDS:
+    if version < FIRST_FETCH_WITH_TOPIC_IDS:
         response.responses = [
             FetchableTopicResponse(
                 topic=topic.topic, partitions=[refused_unseen(one.partition, refusal.code) for one in topic.partitions]

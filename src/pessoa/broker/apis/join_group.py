@@ -24,17 +24,15 @@ if TYPE_CHECKING:
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
 
-_FIRST_VERSION_WITH_NULL_PROTOCOL = 7
-
 
 def handle(broker: BrokerServices, context: RequestContext, request: JoinGroupRequest) -> Reply:
     return broker.groups.join(request, context)
 
 
 def refuse(request: JoinGroupRequest, refusal: Refusal, version: int) -> Message:
-    from pessoa.wire.api.join_group import JoinGroupResponse
+    from pessoa.wire.api.join_group import FIRST_JOIN_WITH_NULL_PROTOCOL, JoinGroupResponse
 
-    no_protocol = None if version >= _FIRST_VERSION_WITH_NULL_PROTOCOL else ""
+    no_protocol = None if version >= FIRST_JOIN_WITH_NULL_PROTOCOL else ""
     return JoinGroupResponse(
         error_code=refusal.code, generation_id=-1, protocol_name=no_protocol, leader="", member_id="", members=[]
     )

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pessoa.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse
     from pessoa.wire.request_context import RequestContext
 
-_FIRST_VERSION_WITH_TOPIC_IDS = 10
-
 
 def handle(broker: BrokerServices, context: RequestContext, request: OffsetCommitRequest) -> Reply:
     if broker.authorizer is None:
@@ -54,8 +52,10 @@ def _split(
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitRequestTopic]]:
     """Return the topics that the client may read, with those whose id is unknown, and the topics that it may not
     read."""
+    from pessoa.wire.api.offset_commit import FIRST_OFFSET_COMMIT_WITH_TOPIC_IDS
+
     name_of = broker.image.topics.name_of
-    by_id = context.version >= _FIRST_VERSION_WITH_TOPIC_IDS
+    by_id = context.version >= FIRST_OFFSET_COMMIT_WITH_TOPIC_IDS
     names = [name_of(topic.topic_id) if by_id else topic.name for topic in request.topics]
     denied = denied_names(broker, context, READ, TOPIC, (name for name in names if name is not None))
     named = list(zip(request.topics, names, strict=True))

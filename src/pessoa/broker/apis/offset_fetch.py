@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", OffsetFetchResponseTopic, OffsetFetchResponseTopics)
 
-_FIRST_VERSION_WITH_ERROR = 2
-_FIRST_VERSION_WITH_GROUPS = 8
 _NO_OFFSET = -1
 _NO_EPOCH = -1
 
@@ -45,8 +43,9 @@ def handle(broker: BrokerServices, context: RequestContext, request: OffsetFetch
     if broker.authorizer is None:
         return broker.groups.offsets.fetch(request, context)
     from pessoa.coordinator.shard_answers import then
+    from pessoa.wire.api.offset_fetch import FIRST_OFFSET_FETCH_WITH_GROUPS
 
-    if context.version >= _FIRST_VERSION_WITH_GROUPS:
+    if context.version >= FIRST_OFFSET_FETCH_WITH_GROUPS:
         denied = denied_names(broker, context, DESCRIBE, GROUP, (group.group_id for group in request.groups))
         rest = copy(request)
         rest.groups = [group for group in request.groups if group.group_id not in denied]
@@ -104,12 +103,13 @@ def _visible_topics(broker: BrokerServices, context: RequestContext, topics: lis
 def _error_response(request: OffsetFetchRequest, code: ErrorCode, version: int) -> OffsetFetchResponse:
     """Return the error response; version 1, which has no error of the whole response, has it at every partition."""
     from pessoa.wire.api.offset_fetch import (
+        FIRST_OFFSET_FETCH_WITH_ERROR,
         OffsetFetchResponse,
         OffsetFetchResponsePartition,
         OffsetFetchResponseTopic,
     )
 
-    if version >= _FIRST_VERSION_WITH_ERROR:
+    if version >= FIRST_OFFSET_FETCH_WITH_ERROR:
         return OffsetFetchResponse(error_code=code, topics=[])
     topics = [
         OffsetFetchResponseTopic(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.broker.logs.access_log import caller_fields
 from pessoa.broker.logs.log_lines import LONGEST_NAME, shortened
-from pessoa.wire.api.api_versions import ApiVersionsRequest
+from pessoa.wire.api.api_versions import FIRST_API_VERSIONS_WITH_SOFTWARE, ApiVersionsRequest
 from pessoa.wire.catalogue import ApiKey
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pessoa.wire.frames import Buffer
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
-
-_FIRST_VERSION_WITH_SOFTWARE = 3
 
 
 class Referrer(NamedTuple):
@@ -80,7 +78,7 @@ class AgentLog:
 
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         assert isinstance(request, ApiVersionsRequest)
-        says_it = context.version >= _FIRST_VERSION_WITH_SOFTWARE
+        says_it = context.version >= FIRST_API_VERSIONS_WITH_SOFTWARE
         self.writer.write(
             {
                 **caller_fields(context),

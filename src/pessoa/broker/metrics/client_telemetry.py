@@ -35,6 +35,7 @@ from pessoa.broker.observers import Begin
 from pessoa.metadata.image import ConfigResource
 from pessoa.records.compression import Codec, decompress
 from pessoa.records.invalid_batch import InvalidBatch
+from pessoa.wire.api.api_versions import FIRST_API_VERSIONS_WITH_SOFTWARE
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 
@@ -64,7 +65,6 @@ _RESERVED = frozenset({ZERO_UUID, Uuid.of(1)})
 # Errors of a push which tell the client to ask for its subscription, so it may before its time.
 _ASK_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _LONGEST_NAME = 256
-_FIRST_VERSION_WITH_SOFTWARE = 3
 _UNKNOWN = "unknown"
 _SOURCE_PORT = "client_source_port"
 # So many points are read before other requests have their turn.
@@ -157,7 +157,7 @@ class ClientTelemetry:
     def begin(self, context: RequestContext, request: Message, size: int) -> Observation:
         name: str = getattr(request, "client_software_name", "")
         version: str = getattr(request, "client_software_version", "")
-        if context.version >= _FIRST_VERSION_WITH_SOFTWARE and is_software(name) and is_software(version):
+        if context.version >= FIRST_API_VERSIONS_WITH_SOFTWARE and is_software(name) and is_software(version):
             self._software[context.connection_id] = Software(name[:_LONGEST_NAME], version[:_LONGEST_NAME])
         return UNLOGGED_REQUEST
 

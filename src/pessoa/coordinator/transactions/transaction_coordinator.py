@@ -38,6 +38,7 @@ from pessoa.coordinator.transactions.transaction_shard import (
 )
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from pessoa.wire.api.add_partitions_to_txn import (
+    FIRST_ADD_PARTITIONS_OF_BROKERS,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTransaction,
@@ -55,7 +56,6 @@ from pessoa.wire.stored.record_framing import TRANSACTION_LOG
 _FIRST_INIT_WITH_FENCED = 4
 _FIRST_ADD_WITH_FENCED = 2
 _FIRST_END_WITH_FENCED = 2
-_FIRST_ADD_OF_BROKERS = 4
 
 M = TypeVar("M", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -207,7 +207,7 @@ class TransactionCoordinator:
         self, request: AddPartitionsToTxnRequest, context: Caller, denied: frozenset[str] = frozenset()
     ) -> Answer[Message]:
         """Answer AddPartitionsToTxn. `denied` are topics that the client may not write to."""
-        if context.version >= _FIRST_ADD_OF_BROKERS:
+        if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
             answers = [self._add_to_one(transaction, context) for transaction in request.transactions]
             return all_of(
                 answers,
@@ -261,7 +261,7 @@ class TransactionCoordinator:
 
     def _why_not(self, partition: TopicPartition, context: Caller, denied: frozenset[str]) -> ErrorCode:
         name, index = partition
-        if name in denied or (is_internal(name) and context.version < _FIRST_ADD_OF_BROKERS):
+        if name in denied or (is_internal(name) and context.version < FIRST_ADD_PARTITIONS_OF_BROKERS):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic = self._image.topics.by_name.get(name)
         if topic is None or index not in topic.partitions:

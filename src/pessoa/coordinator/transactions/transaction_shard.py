@@ -39,6 +39,7 @@ from pessoa.coordinator.transactions.transaction_config import TransactionConfig
 from pessoa.coordinator.transactions.transaction_encoding import from_value, to_record, tombstone
 from pessoa.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from pessoa.wire.api.add_partitions_to_txn import (
+    FIRST_ADD_PARTITIONS_OF_BROKERS,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -57,9 +58,7 @@ from pessoa.wire.request_context import Caller
 from pessoa.wire.schema import Message
 from pessoa.wire.stored.transaction_records import TransactionLogKey, TransactionLogValue
 
-# Clients before these versions have an older epoch rule: brokers alone send AddPartitionsToTxn from version 4 on, for
-# clients of transaction.version 2, and EndTxn 5 is theirs.
-_ADD_VERSION_OF_BROKERS = 4
+# Clients before this version have an older epoch rule: EndTxn 5 is of clients of transaction.version 2.
 _END_VERSION_WITH_EPOCH_BUMP = 5
 
 # Tombstones in one batch: what Kafka's 16 KB have room for, roughly.
@@ -150,7 +149,7 @@ class TransactionShard:
         if asked.verify_only:
             errors = decisions.verify_partitions(transaction, producer, partitions)
             return _confirmed_reply(token, add_partitions_response(asked, errors))
-        client_version = EPOCH_BUMP_VERSION if context.version >= _ADD_VERSION_OF_BROKERS else 0
+        client_version = EPOCH_BUMP_VERSION if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS else 0
         reply = add_partitions_response(asked, dict.fromkeys(partitions, ErrorCode.NONE))
         return self._add(transaction, producer, frozenset(partitions), client_version, token, reply, now_ms)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pessoa.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
+# Brokers alone send these versions, for clients of transaction.version 2 (KIP-890).
+FIRST_ADD_PARTITIONS_OF_BROKERS = 4
+
 
 class AddPartitionsToTxnTopic(Struct):
     name: str = string()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pessoa.wire.schema import Message, Struct, array, boolean, int16, int32, int64, string
 
+FIRST_API_VERSIONS_WITH_SOFTWARE = 3
+
 
 class ApiVersionsRequest(Message, versions="0-4", flexible="3+", api_key=18):
     client_software_name: str = string("3+", default="", ignorable=True)

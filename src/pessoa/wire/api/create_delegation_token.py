@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pessoa.wire.schema import ALL, Message, Struct, array, binary, int16, int32, int64, string
 
+# From this version on a token may be asked for on behalf of another user.
+FIRST_CREATE_TOKEN_WITH_REQUESTER = 3
+
 
 class CreatableRenewers(Struct):
     principal_type: str = string()

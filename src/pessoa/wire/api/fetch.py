@@ -6,6 +6,8 @@ from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.wire.primitives import MAX_INT32, MAX_INT64
 from pessoa.wire.schema import ALL, Message, Struct, array, batches, int8, int16, int32, int64, string, struct, uuid
 
+FIRST_FETCH_WITH_TOPIC_IDS = 13
+
 
 class ReplicaState(Struct):
     replica_id: int = int32(default=-1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pessoa.wire.schema import ALL, Message, Struct, array, binary, boolean, int16, int32, string
 
+FIRST_JOIN_WITH_NULL_PROTOCOL = 7
+
 
 class JoinGroupRequestProtocol(Struct):
     name: str = string()

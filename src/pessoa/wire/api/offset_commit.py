@@ -5,6 +5,8 @@ from __future__ import annotations
 from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.wire.schema import ALL, Message, Struct, array, int16, int32, int64, string, uuid
 
+FIRST_OFFSET_COMMIT_WITH_TOPIC_IDS = 10
+
 
 class OffsetCommitRequestPartition(Struct):
     partition_index: int = int32()

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pessoa.base.ids import ZERO_UUID, Uuid
 from pessoa.wire.schema import ALL, Message, Struct, array, boolean, int16, int32, int64, string, uuid
 
+# From this version on it has an error for the whole group.
+FIRST_OFFSET_FETCH_WITH_ERROR = 2
+# From this version on it asks for several groups, and answers them apart.
+FIRST_OFFSET_FETCH_WITH_GROUPS = 8
+
 
 class OffsetFetchRequestTopic(Struct):
     name: str = string()
