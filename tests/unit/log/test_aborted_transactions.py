@@ -34,7 +34,7 @@ def test_every_byte_of_an_entry() -> None:
     assert ENTRY_SIZE == 34
 
 
-def test_what_was_written_is_read() -> None:
+def test_an_encoded_aborted_transaction_index_decodes_to_the_same_entries() -> None:
     assert decode_aborted_transactions(index_of(*ALL)) == ALL
     assert decode_aborted_transactions(b"") == []
 
@@ -97,7 +97,7 @@ def test_transactions_that_overlap_a_range(
     assert overlapping(ALL, fetch_offset, end_offset) == (found, is_complete)
 
 
-def test_the_search_goes_on_into_later_segments_until_one_says_that_it_may_stop() -> None:
+def test_searching_aborted_transactions_stops_at_the_first_segment_that_covers_the_end_of_the_range() -> None:
     def indexes() -> list[list[AbortedTransaction]]:
         return [[FIRST], [], [SECOND], [THIRD]]
 

@@ -57,7 +57,7 @@ def assert_same_place(batch: RecordBatch, original: RecordBatch) -> None:
         max_size=20,
     )
 )
-def test_keys_and_tombstones_are_found_as_the_reader_of_records_finds_them(
+def test_read_keys_finds_the_same_keys_and_tombstones_as_decoding_the_records(
     parts: list[tuple[int, bytes | None, bytes | None]],
 ) -> None:
     made = [record(10 + number, NOW_MS + delta, key, value) for number, (delta, key, value) in enumerate(parts)]
@@ -68,7 +68,7 @@ def test_keys_and_tombstones_are_found_as_the_reader_of_records_finds_them(
 
 
 @given(st.binary(max_size=60), st.integers(-3, 10))
-def test_bytes_that_are_no_records_are_refused_and_nothing_else_happens(data: bytes, count: int) -> None:
+def test_reading_keys_from_arbitrary_bytes_returns_keys_or_raises_invalid_batch(data: bytes, count: int) -> None:
     try:
         keys, verdicts = read_keys(data, count)
     except InvalidBatch:
@@ -77,7 +77,7 @@ def test_bytes_that_are_no_records_are_refused_and_nothing_else_happens(data: by
 
 
 @given(st.binary(max_size=100), st.integers(0, 99), st.integers(0, 255))
-def test_one_damaged_byte_in_records_never_gives_anything_but_keys_or_a_refusal(
+def test_reading_keys_from_records_with_a_damaged_byte_returns_keys_or_raises_invalid_batch(
     key: bytes, position: int, byte: int
 ) -> None:
     data = bytearray(unpacked_records(batch_of([record(10, NOW_MS, key), record(11, NOW_MS, b"b")])))
@@ -92,7 +92,7 @@ def test_one_damaged_byte_in_records_never_gives_anything_but_keys_or_a_refusal(
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("kept", [(1, 0, 0), (0, 1, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)])
 @pytest.mark.parametrize("log_append_time", [None, NOW_MS + 9])
-def test_what_is_left_has_its_records_and_the_place_of_the_batch(
+def test_a_rewritten_batch_has_the_kept_records_and_the_offsets_and_sequences_of_the_original(
     codec: Codec, kept: tuple[int, ...], log_append_time: int | None
 ) -> None:
     batch = batch_of(THREE, codec, log_append_time)
@@ -119,7 +119,9 @@ def test_what_is_left_has_its_records_and_the_place_of_the_batch(
 
 
 @pytest.mark.parametrize("log_append_time", [None, NOW_MS + 9])
-def test_a_delete_horizon_takes_the_place_of_the_base_timestamp_and_stays_there(log_append_time: int | None) -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp_and_is_kept_by_later_rewrites(
+    log_append_time: int | None,
+) -> None:
     batch = batch_of(THREE, log_append_time=log_append_time)
     marked = keep_records(batch, (1, 1, 0), NOW_MS + 60_000)
     assert marked.delete_horizon_ms == marked.base_timestamp == NOW_MS + 60_000
@@ -130,7 +132,7 @@ def test_a_delete_horizon_takes_the_place_of_the_base_timestamp_and_stays_there(
     assert_same_place(later, batch)
 
 
-def test_an_emptied_batch_keeps_its_place_its_sequence_and_its_largest_timestamp() -> None:
+def test_a_batch_without_its_records_keeps_its_offsets_sequence_and_max_timestamp() -> None:
     for log_append_time in (None, NOW_MS + 9):
         batch = batch_of(THREE, Codec.ZSTD, log_append_time)
         empty = drop_records(batch)
@@ -140,7 +142,7 @@ def test_an_emptied_batch_keeps_its_place_its_sequence_and_its_largest_timestamp
         assert bytes(drop_records(empty).view) == bytes(empty.view)
 
 
-def test_a_marker_gets_a_delete_horizon_and_says_the_same() -> None:
+def test_a_rewritten_transaction_marker_gets_a_delete_horizon_and_keeps_its_control_record() -> None:
     batch = RecordBatch(
         build_transaction_marker(
             ControlRecordType.ABORT,

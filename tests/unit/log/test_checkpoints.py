@@ -19,7 +19,7 @@ def test_the_text_of_a_checkpoint() -> None:
     assert render_offsets({}) == "0\n0\n"
 
 
-def test_what_was_written_is_read() -> None:
+def test_rendered_offset_checkpoints_parse_to_the_same_offsets() -> None:
     assert parse_offsets(render_offsets(OFFSETS), RECOVERY_POINT_FILE) == OFFSETS
 
 
@@ -29,7 +29,7 @@ def test_a_checkpoint_may_be_empty(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0\n1\nt 0 5", "0\r\n1\r\nt 0 5\r\n", "0\n1\nt   0\t5\n"])
-def test_white_space_may_differ(text: str) -> None:
+def test_a_checkpoint_may_have_additional_white_space(text: str) -> None:
     assert parse_offsets(text, RECOVERY_POINT_FILE) == {("t", 0): 5}
 
 

@@ -81,7 +81,7 @@ def begin_a_transaction_in_the_middle(log: PartitionLog) -> None:
     log.roll(NOW_MS)
 
 
-def test_nothing_is_cleaned_from_the_first_undecided_or_unreplicated_offset_on(log: PartitionLog) -> None:
+def test_compaction_stops_at_the_last_stable_offset_and_at_the_high_watermark(log: PartitionLog) -> None:
     begin_a_transaction_in_the_middle(log)
     assert assess(log, None, NOW_MS).first_uncleanable_offset == 1
     end_transaction(log, 1, 0, commit=True)
@@ -153,14 +153,14 @@ def test_a_batch_that_loses_nothing_is_copied_byte_for_byte(disk: SimulatedDisk,
     assert (result.stats.batches_copied, result.stats.batches_rewritten) == (2, 0)
 
 
-def test_records_without_key_go(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_compaction_removes_records_without_a_key(disk: SimulatedDisk, log: PartitionLog) -> None:
     append(log, [(None, b"1"), (b"a", b"1"), (None, None)])
     log.roll(NOW_MS)
     assert clean(disk, log).stats.records_without_key == 2
     assert contents(log) == [(1, b"a", b"1")]
 
 
-def test_a_tombstone_stays_until_its_delete_horizon_and_takes_older_values_along_at_once(
+def test_a_tombstone_removes_older_values_at_once_and_stays_until_its_delete_horizon(
     disk: SimulatedDisk, log: PartitionLog
 ) -> None:
     append(log, [(b"a", b"1"), (b"b", b"1")])
@@ -187,7 +187,9 @@ def test_clean_records_are_superseded_by_dirty_ones(disk: SimulatedDisk, log: Pa
     assert result.stats.map_keys == 1
 
 
-def test_a_full_map_cleans_a_part_and_the_next_pass_goes_on_there(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_a_pass_whose_offset_map_is_full_cleans_a_part_and_the_next_pass_continues_there(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     for number in range(12):
         append(log, [(b"%d" % (number % 4), b"%d" % number), (b"own %d" % number, b"")])
     log.roll(NOW_MS)
@@ -238,7 +240,9 @@ def test_compaction_removes_a_commit_marker_when_all_records_of_its_transaction_
     assert [batch.base_offset for batch in all_batches(log)] == [2]
 
 
-def test_the_last_batch_of_a_living_producer_stays_without_records(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_compaction_keeps_the_last_batch_of_an_active_producer_without_its_records(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     append(log, [(b"a", b"1")], producer=(1, 0, 0))
     append(log, [(b"a", b"2"), (b"b", b"2")], producer=(1, 0, 1))
     append(log, [(b"a", b"3"), (b"b", b"3")])
@@ -279,7 +283,9 @@ def test_compaction_keeps_the_last_committed_batch_of_a_producer_while_later_one
     assert entry.last_sequence == 1
 
 
-def test_the_end_of_what_was_cleaned_is_kept_by_an_empty_batch(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_compaction_keeps_an_empty_batch_at_the_last_offset_of_the_cleaned_range(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     append(log, [(b"a", b"1")])
     append(log, [(None, b"2")])
     log.roll(NOW_MS)
@@ -299,7 +305,9 @@ def test_a_second_pass_over_the_same_log_changes_no_byte(disk: SimulatedDisk, lo
     assert disk.contents() == once
 
 
-def test_committed_and_uncommitted_readers_find_what_they_should(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_after_compaction_committed_and_uncommitted_readers_read_the_same_latest_values(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     append(log, [(b"a", b"1"), (b"b", b"1")])
     append(log, [(b"a", b"aborted")], producer=(1, 0, 0), transactional=True)
     log.roll(NOW_MS)
@@ -318,7 +326,9 @@ def test_committed_and_uncommitted_readers_find_what_they_should(disk: Simulated
         ]
 
 
-def test_look_up_by_time_finds_what_is_left(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_after_compaction_a_lookup_by_timestamp_finds_the_remaining_records(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     append(log, [(b"a", b"1"), (b"b", b"1"), (b"a", b"2")], timestamps=[NOW_MS, NOW_MS + 5, NOW_MS + 3])
     append(log, [(b"b", b"2")], timestamps=[NOW_MS + 4])
     log.roll(NOW_MS)
@@ -341,7 +351,7 @@ def plan_for(log: PartitionLog, **changes: int) -> CleaningPlan:
     return make_plan(log, assess(log, None, NOW_MS), CleanerSettings(), NOW_MS)
 
 
-def test_neighbours_are_grouped_by_bytes_by_index_and_by_offsets(log: PartitionLog) -> None:
+def test_adjacent_segments_are_grouped_within_segment_bytes_index_bytes_and_the_offset_range(log: PartitionLog) -> None:
     plan = plan_for(log, segment_bytes=25, segment_index_bytes=100)
     starts = [[one.base_offset for one in group] for group in group_segments([source(n) for n in range(5)], plan)]
     assert starts == [[0, 1], [2, 3], [4]]
@@ -351,7 +361,9 @@ def test_neighbours_are_grouped_by_bytes_by_index_and_by_offsets(log: PartitionL
     assert [len(group) for group in group_segments(far, plan_for(log, segment_bytes=100))] == [2, 2]
 
 
-def test_the_file_keeps_the_time_of_the_last_segment_that_went_into_it(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_a_cleaned_segment_keeps_the_modification_time_of_its_last_source_segment(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     append(log, [(b"a", b"1")])
     log.roll(NOW_MS)
     append(log, [(b"b", b"1")])
@@ -362,7 +374,9 @@ def test_the_file_keeps_the_time_of_the_last_segment_that_went_into_it(disk: Sim
     assert log.segments[0].last_modified_ms == 222
 
 
-def test_a_damaged_batch_stops_the_pass_and_leaves_nothing_behind(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_a_damaged_batch_stops_the_cleaning_pass_which_removes_its_files(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     append(log, [(b"a", b"1")])
     log.roll(NOW_MS)
     disk.flip_bit(log.segments[0].file.path, 65)
@@ -383,7 +397,9 @@ def test_a_pass_that_is_stopped_removes_its_files(disk: SimulatedDisk, log: Part
     assert disk.list(DIRECTORY) == names
 
 
-def test_steps_come_after_half_a_millisecond_of_work(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_a_cleaning_pass_yields_a_pause_after_about_half_a_millisecond_of_work(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     for number in range(50):
         append(log, [(b"%d" % number, b"1")])
     log.roll(NOW_MS)
@@ -393,7 +409,9 @@ def test_steps_come_after_half_a_millisecond_of_work(disk: SimulatedDisk, log: P
     assert all(later - earlier < 0.0015 for earlier, later in pairwise(looks))
 
 
-def test_the_throttle_asks_for_pauses_that_keep_to_the_rate(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_the_cleaner_throttle_pauses_long_enough_to_keep_to_the_configured_rate(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     for number in range(100):
         append(log, [(b"%d" % number, b"x" * 1000)])
     log.roll(NOW_MS)
@@ -403,7 +421,7 @@ def test_the_throttle_asks_for_pauses_that_keep_to_the_rate(disk: SimulatedDisk,
     assert max(result.pauses) == pytest.approx(moved / 100_000, rel=0.1)
 
 
-def test_leftovers_of_a_pass_that_died_are_removed(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_files_left_by_a_killed_cleaning_pass_are_removed(disk: SimulatedDisk, log: PartitionLog) -> None:
     append(log, [(b"a", b"1"), (b"a", b"2")])
     log.roll(NOW_MS)
     for name in ("00000000000000000000.log.cleaned", "00000000000000000001.log.swap"):
@@ -431,7 +449,9 @@ def test_a_swap_that_was_stopped_in_the_middle_can_be_finished_later(disk: Simul
 # When the log changes meanwhile.
 
 
-def test_segments_that_retention_drops_meanwhile_make_the_work_void(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_a_cleaning_pass_is_discarded_if_retention_has_dropped_its_source_segments(
+    disk: SimulatedDisk, log: PartitionLog
+) -> None:
     log.configure(CONFIG.but(cleanup_policy=frozenset({COMPACT, DELETE})))
     append(log, [(b"a", b"1"), (b"b", b"1")])
     log.roll(NOW_MS)
@@ -449,7 +469,7 @@ def test_segments_that_retention_drops_meanwhile_make_the_work_void(disk: Simula
     assert contents(log) == [(2, b"a", b"2")]
 
 
-def test_a_truncation_makes_the_work_void_even_if_the_log_has_grown_again(
+def test_a_cleaning_pass_is_discarded_after_a_truncation_even_if_the_log_has_grown_again(
     disk: SimulatedDisk, log: PartitionLog
 ) -> None:
     append(log, [(b"a", b"1")])
@@ -467,7 +487,7 @@ def test_a_truncation_makes_the_work_void_even_if_the_log_has_grown_again(
     assert contents(log) == [(0, b"a", b"1"), (1, b"c", b"2"), (2, b"b", b"1")]
 
 
-def test_a_swapped_segment_that_is_dropped_before_it_has_its_name_stays_dropped(
+def test_a_swapped_segment_that_is_dropped_before_its_final_rename_stays_dropped(
     disk: SimulatedDisk, log: PartitionLog
 ) -> None:
     append(log, [(b"a", b"1")])
@@ -486,7 +506,7 @@ def test_a_swapped_segment_that_is_dropped_before_it_has_its_name_stays_dropped(
     assert [name for name in disk.list(DIRECTORY) if name.endswith(".log")] == ["00000000000000000001.log"]
 
 
-def test_reading_goes_on_from_slices_taken_before_a_swap(disk: SimulatedDisk, log: PartitionLog) -> None:
+def test_slices_read_before_a_segment_swap_stay_readable(disk: SimulatedDisk, log: PartitionLog) -> None:
     append(log, [(b"a", b"1"), (b"a", b"2")])
     log.roll(NOW_MS)
     log.on_segments_dropped = lambda _log, _segments: None

@@ -112,7 +112,7 @@ def test_a_crash_at_every_change_of_a_pass_leaves_a_log_that_reads_the_same(powe
                 raise AssertionError(f"crash at change {nth}, seed {seed}, found {names}") from problem
 
 
-def test_a_crash_after_a_swap_finds_the_cleaned_log() -> None:
+def test_a_log_that_crashed_after_a_segment_swap_opens_as_the_cleaned_log() -> None:
     disk = SimulatedDisk()
     log = busy_log(disk)
     clean(disk, log)
@@ -121,7 +121,7 @@ def test_a_crash_after_a_swap_finds_the_cleaned_log() -> None:
     assert all_records(reopened(disk, log)) == cleaned
 
 
-def test_a_power_loss_while_a_half_done_swap_is_finished_or_undone_is_survived_too() -> None:
+def test_a_power_loss_while_recovery_completes_a_swap_leaves_a_log_that_reads_the_same() -> None:
     total = changes_of_a_pass()
     # From the renames to `.swap` on, where a start has something to do.
     for nth in range(total - 30, total + 1, 3):

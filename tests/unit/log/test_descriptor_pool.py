@@ -105,7 +105,7 @@ def test_a_file_in_use_keeps_its_descriptor_while_others_come_and_go(tmp_path: P
     assert "4 of at most 4" in repr(disk)
 
 
-def test_closing_gives_the_place_in_the_pool_to_others(tmp_path: Path) -> None:
+def test_closing_a_file_frees_its_descriptor_for_other_files_of_the_pool(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=3)
     files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(3)]
     files[0].close()
@@ -120,7 +120,7 @@ def test_closing_gives_the_place_in_the_pool_to_others(tmp_path: Path) -> None:
     assert disk.open_files == 0
 
 
-def test_an_evicted_file_whose_name_is_gone_says_so(tmp_path: Path) -> None:
+def test_using_an_evicted_file_whose_path_was_removed_raises_an_error_that_names_it(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=1)
     file = disk.open(f"{tmp_path}/file", create=True)
     disk.open(f"{tmp_path}/other", create=True)
@@ -142,7 +142,7 @@ def test_files_outside_the_pool_are_never_evicted(tmp_path: Path) -> None:
     file.close()
 
 
-def test_where_descriptors_run_out_a_file_beside_the_pool_takes_one_of_it(tmp_path: Path) -> None:
+def test_when_descriptors_run_out_opening_a_file_outside_the_pool_evicts_a_pooled_file(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=1000)
     with all_but(6):
         files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(50)]
@@ -152,7 +152,7 @@ def test_where_descriptors_run_out_a_file_beside_the_pool_takes_one_of_it(tmp_pa
             file.append(b"abc")
 
 
-def test_where_descriptors_run_out_directories_are_still_listed_and_removed(tmp_path: Path) -> None:
+def test_directories_can_be_listed_and_removed_when_descriptors_have_run_out(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=1000)
     for name in ("full/deep", "empty"):
         disk.make_directory(f"{tmp_path}/{name}")
@@ -197,7 +197,7 @@ def test_another_thread_that_finds_no_descriptor_waits_for_one(tmp_path: Path) -
         assert outcome == [b"done"]
 
 
-def test_where_descriptors_run_out_the_pool_goes_on_with_fewer(tmp_path: Path) -> None:
+def test_when_descriptors_run_out_the_pool_works_with_fewer_open_files(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=1000)
     with all_but(6):
         files = [disk.open(f"{tmp_path}/{number}", create=True) for number in range(50)]
@@ -211,12 +211,12 @@ def test_where_descriptors_run_out_the_pool_goes_on_with_fewer(tmp_path: Path) -
             file.close()
 
 
-def test_where_no_descriptor_is_to_be_had_the_error_says_so(tmp_path: Path) -> None:
+def test_opening_a_file_without_any_free_descriptor_raises_an_error_that_says_so(tmp_path: Path) -> None:
     with all_but(0), pytest.raises(DiskError, match="Too many open files"):
         OsDisk().open(f"{tmp_path}/file", create=True)
 
 
-def test_a_sync_that_is_dropped_gives_its_descriptor_back(tmp_path: Path) -> None:
+def test_a_deferred_sync_that_is_dropped_closes_its_descriptor(tmp_path: Path) -> None:
     before = descriptors(tmp_path)
     file = OsDisk().open(f"{tmp_path}/file", create=True)
     sync = file.sync_later()
@@ -229,7 +229,7 @@ def test_a_sync_that_is_dropped_gives_its_descriptor_back(tmp_path: Path) -> Non
     assert descriptors(tmp_path) == before
 
 
-def test_what_is_synced_for_later_survives_the_eviction_of_its_file(tmp_path: Path) -> None:
+def test_a_deferred_sync_works_after_its_file_was_evicted_from_the_pool(tmp_path: Path) -> None:
     disk = OsDisk(max_open_files=1)
     file = disk.open(f"{tmp_path}/file", create=True)
     file.append(b"abc")

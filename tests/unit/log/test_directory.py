@@ -54,7 +54,9 @@ def disk() -> SimulatedDisk:
 
 
 @pytest.mark.parametrize("kind", ["os", "simulated"])
-def test_what_was_created_is_there_when_the_directory_is_opened_again(tmp_path: Path, kind: str) -> None:
+def test_a_reopened_log_directory_has_the_partitions_topic_ids_and_offsets_from_before_it_was_closed(
+    tmp_path: Path, kind: str
+) -> None:
     disk: Disk = OsDisk(max_open_files=5) if kind == "os" else SimulatedDisk()
     path = f"{tmp_path}/logs"
     directory = opened(disk, path)
@@ -88,7 +90,7 @@ def test_a_directory_that_was_not_closed_is_recovered(disk: SimulatedDisk) -> No
     assert (log.log_end_offset, log.high_watermark) == (9, 7)
 
 
-def test_the_checkpoints_say_what_holds(disk: SimulatedDisk) -> None:
+def test_checkpoint_files_have_the_recovery_point_high_watermark_and_log_start_of_each_log(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     first = directory.create("orders", 0, ID, SMALL, NOW_MS)
     second = directory.create("orders", 1, ID, SMALL, NOW_MS)
@@ -121,7 +123,7 @@ def test_deleted_records_stay_deleted_after_a_power_loss(disk: SimulatedDisk) ->
 
 
 @pytest.mark.parametrize("incarnations", [1, 2, 3])
-def test_no_high_watermark_survives_a_power_loss_that_covers_what_was_truncated(incarnations: int) -> None:
+def test_after_a_power_loss_no_truncated_batch_is_below_the_checkpointed_high_watermark(incarnations: int) -> None:
     for seed in range(100):
         disk = SimulatedDisk(seed)
         directory = opened(disk)
@@ -148,7 +150,9 @@ def test_no_high_watermark_survives_a_power_loss_that_covers_what_was_truncated(
         assert epochs in ([0], [0, 1]), f"seed {seed}"
 
 
-def test_the_high_watermark_goes_on_in_its_checkpoint_when_a_truncation_is_flushed(disk: SimulatedDisk) -> None:
+def test_the_checkpointed_high_watermark_advances_past_a_truncation_once_the_truncation_is_flushed(
+    disk: SimulatedDisk,
+) -> None:
     directory = opened(disk)
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)
     log.append_as_follower(plain(3, epoch=0), NOW_MS)
@@ -207,9 +211,7 @@ def test_recovery_drops_what_follows_a_gap_above_the_recovery_point(disk: Simula
 
 
 @pytest.mark.parametrize("text", [None, b"", b"\0\0\0\0"])
-def test_where_the_recovery_point_is_not_known_a_gap_is_taken_for_lawful(
-    disk: SimulatedDisk, text: bytes | None
-) -> None:
+def test_a_gap_in_a_log_without_a_known_recovery_point_is_kept(disk: SimulatedDisk, text: bytes | None) -> None:
     with_a_gap(disk)
     if text is None:
         disk.remove(f"/data/{RECOVERY_POINT_FILE}")
@@ -223,7 +225,7 @@ def test_where_the_recovery_point_is_not_known_a_gap_is_taken_for_lawful(
         assert log.recovery_point == 12
 
 
-def test_other_names_are_left_alone(disk: SimulatedDisk) -> None:
+def test_opening_a_log_directory_ignores_and_keeps_directories_with_other_names(disk: SimulatedDisk) -> None:
     for name in ("orders-0.0123-future", "orders-1.0123-stray", "lost+found", "__cluster_metadata-0", "noise", "-1"):
         disk.make_directory(f"/data/{name}")
     assert opened(disk).partitions == {}
@@ -243,7 +245,7 @@ def test_other_names_are_left_alone(disk: SimulatedDisk) -> None:
         ("orders-٣", None),
     ],
 )
-def test_the_partition_that_a_name_stands_for(name: str, expected: tuple[str, int] | None) -> None:
+def test_a_directory_name_is_parsed_into_topic_and_partition(name: str, expected: tuple[str, int] | None) -> None:
     assert partition_of(name) == expected
 
 
@@ -278,7 +280,9 @@ def test_a_log_whose_partition_metadata_is_lost_belongs_to_the_topic_that_adopts
     assert not directory.adopt("orders", 0, OTHER_ID)
 
 
-def test_a_disk_that_refuses_the_name_of_an_adopted_partition_takes_the_directory_offline(disk: SimulatedDisk) -> None:
+def test_a_log_directory_goes_offline_if_it_cannot_write_the_metadata_of_an_adopted_partition(
+    disk: SimulatedDisk,
+) -> None:
     fill(opened(disk).create("orders", 0, ID, SMALL, NOW_MS), 1)
     disk.remove("/data/orders-0/partition.metadata")
     disk.crash_process()
@@ -288,7 +292,7 @@ def test_a_disk_that_refuses_the_name_of_an_adopted_partition_takes_the_director
     assert directory.offline is not None
 
 
-def test_a_partition_has_files_from_its_first_batch_on_and_is_found_again_without(disk: SimulatedDisk) -> None:
+def test_a_partition_gets_files_with_its_first_batch_and_without_files_is_found_again(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     for topic in ("empty", "written"):
         directory.create(topic, 0, ID, SMALL, NOW_MS)
@@ -345,7 +349,7 @@ def test_a_partition_that_was_removed_before_it_had_files_does_not_get_any(disk:
     assert directory.unsynced_creations == []
 
 
-def test_the_removal_of_a_partition_without_files_survives_a_power_loss_where_there_are_neighbours() -> None:
+def test_the_removal_of_a_partition_without_files_survives_a_power_loss_beside_other_log_directories() -> None:
     """Or it would be taken for the one of its name that a neighbour has by then."""
     for seed in range(20):
         disk = SimulatedDisk(seed)
@@ -395,7 +399,7 @@ def test_a_created_partition_survives_a_power_loss_once_it_was_synced_or_flushed
         assert directory.partitions["flushed", 0].log_end_offset == 1
 
 
-def test_a_log_whose_broker_died_before_it_was_synced_loses_no_first_segment_with_a_second_there() -> None:
+def test_a_log_not_synced_before_the_broker_died_keeps_its_first_segment_if_it_has_a_second() -> None:
     """It would seem to begin with the second, as if what the first had were deleted, and never fetch that again."""
     for seed in range(60):
         disk = SimulatedDisk(seed)
@@ -409,7 +413,7 @@ def test_a_log_whose_broker_died_before_it_was_synced_loses_no_first_segment_wit
             assert one.log_start_offset == 0, seed
 
 
-def test_the_first_sync_of_a_log_is_made_up_for_after_a_crash_and_not_after_a_flush(disk: SimulatedDisk) -> None:
+def test_a_new_log_that_was_not_flushed_before_a_crash_is_synced_after_the_restart(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     for topic in ("appended", "flushed"):
         fill(directory.create(topic, 0, ID, SMALL, NOW_MS), 1)
@@ -456,7 +460,7 @@ def test_two_brokers_cannot_open_one_directory(tmp_path: Path) -> None:
 # Removing.
 
 
-def test_a_removed_partition_is_out_of_sight_at_once_and_its_bytes_go_later(disk: SimulatedDisk) -> None:
+def test_a_removed_partition_is_not_listed_any_more_and_its_files_are_deleted_later(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     fill(directory.create("orders", 0, ID, SMALL, NOW_MS), 7, size=200)
     directory.create("orders", 1, ID, SMALL, NOW_MS)
@@ -474,7 +478,9 @@ def test_a_removed_partition_is_out_of_sight_at_once_and_its_bytes_go_later(disk
     assert not disk.exists(f"/data/{name}")
 
 
-def test_the_name_of_a_removed_partition_keeps_its_number_however_long_the_topic(disk: SimulatedDisk) -> None:
+def test_the_directory_name_of_a_removed_partition_keeps_its_number_however_long_the_topic_name(
+    disk: SimulatedDisk,
+) -> None:
     directory = opened(disk)
     fill(directory.create("t" * 249, 12345, ID, SMALL, NOW_MS), 1)
     directory.remove("t" * 249, 12345, Uuid.of(1))
@@ -512,7 +518,7 @@ def test_removing_many_partitions_takes_as_many_syncs_as_removing_one(
     assert ("orders", 1) not in directory.partitions
 
 
-def test_a_partition_that_is_created_again_does_not_inherit_anything(disk: SimulatedDisk) -> None:
+def test_a_partition_that_is_created_again_inherits_no_records_or_offsets(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)
     fill(log, 12, size=200)
@@ -562,7 +568,7 @@ def test_a_directory_whose_disk_fails_goes_offline_once_and_refuses_from_then_on
     assert not disk.exists("/data/.kafka_cleanshutdown")
 
 
-def test_an_offline_directory_writes_no_checkpoint_behind_a_truncation(disk: SimulatedDisk) -> None:
+def test_an_offline_log_directory_writes_no_checkpoint_when_records_are_deleted(disk: SimulatedDisk) -> None:
     directory = opened(disk)
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)
     fill(log, 3)

@@ -160,7 +160,7 @@ def test_a_reopened_file_knows_its_size(bench: Workbench, file: File) -> None:
     assert (again.size, again.read(0, 99)) == (4, b"abcd")
 
 
-def test_a_second_opening_sees_the_file_as_it_was_then(bench: Workbench, file: File) -> None:
+def test_a_second_handle_of_a_file_sees_the_size_at_which_it_was_opened(bench: Workbench, file: File) -> None:
     file.append(b"abc")
     reader = bench.disk.open(file.path, pooled=False, read_only=True)
     file.append(b"def")
@@ -177,7 +177,7 @@ def test_a_file_opened_for_reading_cannot_be_written(bench: Workbench, file: Fil
     assert reader.read(0, 99) == file.read(0, 99) == b"abc"
 
 
-def test_a_closed_file_is_not_used_again(file: File) -> None:
+def test_using_a_closed_file_raises_value_error(file: File) -> None:
     file.append(b"abc")
     file.close()
     file.close()
@@ -192,7 +192,7 @@ def test_a_closed_file_is_not_used_again(file: File) -> None:
             use()
 
 
-def test_a_file_says_what_it_is(file: File) -> None:
+def test_repr_of_a_file_shows_its_path_size_and_whether_it_is_open(file: File) -> None:
     file.append(b"abc")
     assert "/file: 3 bytes, open" in repr(file)
     file.close()
@@ -251,7 +251,7 @@ def test_a_failed_sync_is_final(bench: Workbench) -> None:
     file.close()
 
 
-def test_a_sync_that_fails_later_breaks_the_file_as_well(bench: Workbench) -> None:
+def test_a_deferred_sync_that_fails_makes_the_file_unwritable_too(bench: Workbench) -> None:
     file = bench.file_that_cannot_be_synced()
     sync = file.sync_later()
     with pytest.raises(DiskError, match="cannot sync"):
@@ -270,7 +270,7 @@ def test_a_broken_file_can_still_be_read(bench: Workbench) -> None:
 # Syncing.
 
 
-def test_a_sync_for_later_runs_once_and_in_any_thread_and_does_not_need_the_file_open(file: File) -> None:
+def test_a_deferred_sync_runs_once_in_any_thread_and_does_not_need_the_file_open(file: File) -> None:
     file.append(b"abc")
     sync = file.sync_later()
     file.append(b"def")
@@ -302,7 +302,7 @@ def test_writing_again_leaves_every_byte_and_the_size_as_they_are(file: File, po
     assert file.read(len(data), 9) == b"x"
 
 
-def test_a_sync_for_later_outlives_the_name_of_the_file(bench: Workbench, file: File) -> None:
+def test_a_deferred_sync_works_after_its_file_was_closed_and_removed(bench: Workbench, file: File) -> None:
     file.append(b"abc")
     sync = file.sync_later()
     file.close()
@@ -313,7 +313,7 @@ def test_a_sync_for_later_outlives_the_name_of_the_file(bench: Workbench, file: 
 # Names.
 
 
-def test_a_missing_file_is_an_error_that_says_so(bench: Workbench) -> None:
+def test_opening_a_missing_file_raises_an_error_that_says_so(bench: Workbench) -> None:
     missing = f"{bench.root}/missing"
     for use in (
         lambda: bench.disk.open(missing),
@@ -338,7 +338,9 @@ def test_a_missing_file_is_an_error_that_says_so(bench: Workbench) -> None:
     bench.disk.remove_tree(missing, missing_ok=True)
 
 
-def test_a_file_is_no_directory_and_a_directory_is_no_file(bench: Workbench, file: File) -> None:
+def test_file_operations_on_a_directory_and_directory_operations_on_a_file_raise_disk_error(
+    bench: Workbench, file: File
+) -> None:
     folder = f"{bench.root}/folder"
     bench.disk.make_directory(folder)
     for use in (
@@ -365,7 +367,7 @@ def test_directories_are_made_with_those_above_them(bench: Workbench) -> None:
     assert bench.disk.exists(f"{bench.root}/a/b/c")
 
 
-def test_a_tree_goes_with_all_it_holds(bench: Workbench, file: File) -> None:
+def test_remove_tree_removes_a_directory_with_all_files_below_it(bench: Workbench, file: File) -> None:
     bench.disk.make_directory(f"{bench.root}/a/b")
     bench.disk.write_file(f"{bench.root}/a/b/c", b"x")
     bench.disk.write_file(f"{bench.root}/a/d", b"x")
@@ -382,7 +384,7 @@ def test_a_renamed_file_takes_the_place_of_another(bench: Workbench) -> None:
     assert bench.disk.read_file(new) == b"the old one"
 
 
-def test_an_open_file_lives_on_under_its_new_name(bench: Workbench, file: File) -> None:
+def test_an_open_file_stays_usable_after_it_is_renamed(bench: Workbench, file: File) -> None:
     file.append(b"abc")
     bench.disk.rename(file.path, f"{bench.root}/renamed")
     file.path = f"{bench.root}/renamed"
@@ -392,7 +394,7 @@ def test_an_open_file_lives_on_under_its_new_name(bench: Workbench, file: File) 
     assert bench.disk.read_file(f"{bench.root}/renamed") == b"abcdef"
 
 
-def test_an_open_file_lives_on_in_a_renamed_directory(bench: Workbench) -> None:
+def test_an_open_file_stays_usable_after_its_directory_is_renamed(bench: Workbench) -> None:
     bench.disk.make_directory(f"{bench.root}/topic-0")
     file = bench.disk.open(f"{bench.root}/topic-0/log", create=True)
     file.append(b"abc")
@@ -404,7 +406,7 @@ def test_an_open_file_lives_on_in_a_renamed_directory(bench: Workbench) -> None:
     bench.disk.remove_tree(f"{bench.root}/topic-0-delete")
 
 
-def test_a_pooled_file_does_not_mistake_another_for_itself(bench: Workbench, file: File) -> None:
+def test_a_pooled_file_whose_path_now_holds_another_file_raises_disk_error(bench: Workbench, file: File) -> None:
     file.append(b"abc")
     bench.disk.write_file(f"{bench.root}/other", b"xyz")
     bench.disk.rename(f"{bench.root}/other", file.path)
@@ -416,7 +418,7 @@ def test_a_pooled_file_does_not_mistake_another_for_itself(bench: Workbench, fil
     assert bench.disk.read_file(file.path) == b"xyz"
 
 
-def test_a_file_outside_the_pool_does_not_need_its_name(bench: Workbench) -> None:
+def test_a_file_outside_the_pool_stays_usable_after_its_path_is_removed(bench: Workbench) -> None:
     file = bench.disk.open(f"{bench.root}/file", create=True, pooled=False)
     file.append(b"abc")
     bench.disk.remove(f"{bench.root}/file")
@@ -430,7 +432,7 @@ def test_times_are_kept_to_the_millisecond(bench: Workbench, file: File) -> None
     assert bench.disk.modified_ms(file.path) == 1_700_000_000_123
 
 
-def test_free_space_shrinks_with_what_is_written_at_most(bench: Workbench) -> None:
+def test_free_bytes_of_a_disk_is_positive(bench: Workbench) -> None:
     assert bench.disk.free_bytes(bench.root) > 0
 
 
@@ -447,7 +449,7 @@ def test_a_file_is_replaced_whole_and_nothing_else_is_left(bench: Workbench) -> 
     assert bench.disk.list(bench.root) == ["checkpoint"]
 
 
-def test_what_a_crash_left_of_an_earlier_attempt_does_not_get_into_the_new_file(bench: Workbench) -> None:
+def test_a_temporary_file_left_by_a_crash_does_not_get_into_the_replaced_file(bench: Workbench) -> None:
     left = bench.disk.open(f"{bench.root}/checkpoint.tmp", create=True)
     left.append(b"half of something much longer")
     left.close()
@@ -469,7 +471,7 @@ def test_a_file_that_cannot_be_replaced_keeps_its_content(bench: Workbench) -> N
 # The real disk alone.
 
 
-def test_the_descriptor_is_good_for_sendfile(tmp_path: Path) -> None:
+def test_the_descriptor_of_a_file_can_be_passed_to_sendfile(tmp_path: Path) -> None:
     file = OsDisk().open(f"{tmp_path}/file", create=True)
     file.append(b"abcdef")
     reader, writer = os.pipe()
@@ -492,7 +494,7 @@ def test_a_file_limit_of_the_system_is_reported_by_its_name(tmp_path: Path) -> N
     file.close()
 
 
-def test_a_disk_that_fills_up_in_the_middle_of_an_append_is_left_as_it_was(tmp_path: Path) -> None:
+def test_an_append_during_which_the_disk_fills_up_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         pytest.skip("a small file system can be mounted by root on Linux only")
     mounted = subprocess.run(
@@ -533,7 +535,7 @@ def test_the_parent_of_a_path(path: str, parent: str) -> None:
     assert parent_directory(path) == parent
 
 
-def test_a_locked_directory_keeps_others_out_until_it_is_given_back(bench: Workbench) -> None:
+def test_a_locked_directory_cannot_be_locked_again_until_it_is_unlocked(bench: Workbench) -> None:
     unlock = bench.disk.lock(bench.root)
     with pytest.raises(DiskError) as refused:
         bench.disk.lock(bench.root)

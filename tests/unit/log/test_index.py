@@ -74,7 +74,9 @@ def test_a_position_is_that_of_the_last_entry_at_or_before_the_offset(file: File
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_the_offset_behind_a_position_is_that_of_the_first_entry_at_or_after_it(file: File, count: int) -> None:
+def test_offset_after_returns_the_offset_of_the_first_index_entry_at_or_after_a_position(
+    file: File, count: int
+) -> None:
     index, entries = filled_offset_index(file, count)
     for probe in probes([position for _, position in entries]):
         expected = min((BASE + offset for offset, position in entries if position >= probe), default=None)
@@ -82,7 +84,9 @@ def test_the_offset_behind_a_position_is_that_of_the_first_entry_at_or_after_it(
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_a_time_is_looked_up_to_the_last_entry_before_it(file: File, count: int) -> None:
+def test_offset_before_returns_the_offset_of_the_last_time_index_entry_before_a_timestamp(
+    file: File, count: int
+) -> None:
     index, entries = filled_time_index(file, count)
     for probe in probes([timestamp for timestamp, _ in entries]):
         expected = max((BASE + offset for timestamp, offset in entries if timestamp < probe), default=BASE)

@@ -39,7 +39,7 @@ def test_a_new_entry_wins_over_those_it_contradicts(
 
 
 @pytest.mark.parametrize(("epoch", "start_offset"), [(-1, 0), (0, -1)])
-def test_no_epoch_and_no_offset_is_negative(epoch: int, start_offset: int) -> None:
+def test_a_negative_epoch_or_start_offset_is_refused(epoch: int, start_offset: int) -> None:
     with pytest.raises(ValueError, match="no leader has epoch"):
         LeaderEpochCache().assign(epoch, start_offset)
 
@@ -67,7 +67,7 @@ def test_an_epoch_older_than_the_log_ends_where_the_log_begins() -> None:
     assert LeaderEpochCache([(3, 20), (4, 30)]).end_offset_for(1, 100) == (1, 20)
 
 
-def test_without_epochs_nothing_is_known() -> None:
+def test_an_empty_leader_epoch_cache_answers_every_lookup_with_none_or_undefined() -> None:
     epochs = LeaderEpochCache()
     assert epochs.end_offset_for(0, 100) is UNDEFINED
     assert epochs.end_offset_for(-1, 100) is UNDEFINED
@@ -132,7 +132,7 @@ def test_a_head_that_ends_before_the_first_known_epoch_changes_nothing() -> None
     assert epochs.entries() == [(3, 20)]
 
 
-def test_neighbours_of_an_epoch() -> None:
+def test_previous_epoch_returns_the_next_lower_epoch_of_the_cache() -> None:
     epochs = LeaderEpochCache(KNOWN)
     assert [epochs.previous_epoch(epoch) for epoch in (0, 1, 2, 3, 5, 9)] == [None, 0, 0, 2, 2, 5]
     assert epochs.previous_epoch() == 2
@@ -167,5 +167,5 @@ def test_a_damaged_checkpoint_says_what_is_wrong_and_where(text: str, problem: s
     assert str(corrupt.value) == problem
 
 
-def test_the_epochs_show_themselves() -> None:
+def test_repr_of_a_leader_epoch_cache_lists_its_epochs_and_start_offsets() -> None:
     assert repr(LeaderEpochCache(KNOWN)) == "LeaderEpochCache(0 from 0, 2 from 15, 5 from 40)"

@@ -112,7 +112,7 @@ def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
     assert checkpoint(opened(disk), "tidy") == 2
 
 
-def test_a_topic_that_was_created_again_is_not_clean_because_its_name_was() -> None:
+def test_a_topic_that_was_created_again_does_not_inherit_the_cleaner_checkpoint_of_the_old_one() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
     fill(topic(directory, "orders"), b"1", b"2", b"3")
@@ -140,7 +140,7 @@ def cleaned(disk: Disk) -> tuple[LogDirectory, LogCleaner]:
 
 
 @pytest.mark.parametrize("how", ["remove", "set_aside"])
-def test_a_topic_that_was_created_again_is_not_clean_after_a_restart_either(how: str) -> None:
+def test_a_topic_that_was_created_again_does_not_inherit_the_cleaner_checkpoint_after_a_restart(how: str) -> None:
     disk = SimulatedDisk()
     directory, _ = cleaned(disk)
     getattr(directory, how)("orders", 0, TOPIC_ID)
@@ -305,7 +305,7 @@ def test_the_cleaner_does_not_retry_a_log_with_a_damaged_batch() -> None:
     assert directory.offline is None
 
 
-def test_a_disk_that_refuses_takes_its_directory_offline() -> None:
+def test_a_write_error_in_a_cleaning_pass_takes_the_log_directory_offline() -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
     fill(topic(directory, "orders"), b"1", b"2")
@@ -316,7 +316,7 @@ def test_a_disk_that_refuses_takes_its_directory_offline() -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "truncated", "dropped", "killed"])
-def test_a_log_that_changes_meanwhile_is_cleaned_another_time(how: str) -> None:
+def test_a_log_that_changes_during_its_cleaning_pass_is_cleaned_in_a_later_pass(how: str) -> None:
     disk = SimulatedDisk()
     directory = opened(disk)
     log = topic(directory, "orders")
@@ -468,7 +468,7 @@ def test_a_pass_whose_cleaner_is_cancelled_while_it_starts_is_stopped_and_closed
     asyncio.run(run())
 
 
-def test_a_process_that_is_stopped_says_so(tmp_path: Path) -> None:
+def test_reading_from_a_cleaning_process_that_was_stopped_raises_cleaner_died(tmp_path: Path) -> None:
     _, _, log = real_log(tmp_path)
     fill(log, b"1", b"2")
     process = CleaningProcess(plan_for(log))
@@ -494,7 +494,7 @@ def test_a_log_whose_cleaner_cannot_be_started_is_cleaned_another_time(
     assert values(log) == [b"2"]
 
 
-def test_a_child_without_parent_renames_nothing(tmp_path: Path) -> None:
+def test_a_cleaning_process_whose_parent_has_ended_renames_no_file(tmp_path: Path) -> None:
     disk, _, log = real_log(tmp_path)
     fill(log, b"1", b"2")
     names = disk.list(log.directory)

@@ -74,7 +74,7 @@ def test_a_new_log_is_empty(home: Home) -> None:
     assert home.disk.read_file(home.path("leader-epoch-checkpoint")) == b"0\n0\n"
 
 
-def test_a_new_log_may_begin_elsewhere(home: Home) -> None:
+def test_a_new_log_may_begin_at_an_offset_above_zero(home: Home) -> None:
     log = home.open(log_start_offset=77)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (77, 77, 77)
 
@@ -90,7 +90,7 @@ def test_a_log_is_the_same_after_a_crash_wherever_recovery_begins(home: Home, re
     assert knowledge(home.reopen_after_crash(again)) == before
 
 
-def test_a_log_is_the_same_after_a_stop_in_order(home: Home) -> None:
+def test_a_log_is_the_same_after_a_clean_shutdown(home: Home) -> None:
     log = busy(home)
     before = knowledge(log)
     again = home.reopen_clean(log)
@@ -99,7 +99,7 @@ def test_a_log_is_the_same_after_a_stop_in_order(home: Home) -> None:
     assert knowledge(home.reopen_clean(again)) == before
 
 
-def test_a_stop_in_order_spares_the_scan(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_after_a_clean_shutdown_the_loader_does_not_scan_the_segments(shaky: Home, simulated: SimulatedDisk) -> None:
     log = shaky.open(SMALL.but(segment_bytes=100_000))
     fill(log, 400, size=1000)
     log.close()
@@ -113,9 +113,7 @@ def test_a_stop_in_order_spares_the_scan(shaky: Home, simulated: SimulatedDisk) 
     assert simulated.calls("write", "*.log") == []
 
 
-def test_after_a_crash_only_what_lies_above_the_recovery_point_is_scanned(
-    shaky: Home, simulated: SimulatedDisk
-) -> None:
+def test_after_a_crash_the_loader_scans_only_above_the_recovery_point(shaky: Home, simulated: SimulatedDisk) -> None:
     log = busy(shaky)
     log.recovery_point = 16
     simulated.record()
@@ -221,7 +219,9 @@ def test_the_loader_drops_a_segment_that_came_back_beside_newer_ones(shaky: Home
     assert base_offsets(again) == [0]
 
 
-def test_a_log_that_a_crash_left_below_its_log_start_goes_on_there(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_a_log_that_ends_below_its_log_start_after_a_crash_restarts_at_the_log_start(
+    shaky: Home, simulated: SimulatedDisk
+) -> None:
     log = shaky.open(SMALL)
     fill(log, 4)
     log.delete_records_before(4)
@@ -291,7 +291,7 @@ def test_the_loader_rebuilds_a_damaged_transaction_index(
     assert knowledge(again) == before
 
 
-def test_all_of_it_at_once(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_the_loader_rebuilds_all_files_of_a_log_from_its_segments_alone(shaky: Home, simulated: SimulatedDisk) -> None:
     log = busy(shaky)
     before = knowledge(log)
     for name in shaky.names():
@@ -330,7 +330,7 @@ def test_a_producer_snapshot_of_another_log_is_not_used_after_a_crash(shaky: Hom
     assert shaky.open(SMALL, was_clean=True).producers.entry(77) is None
 
 
-def test_snapshots_stay_where_segments_begin_and_at_the_last_stop(home: Home) -> None:
+def test_producer_snapshots_are_kept_at_segment_starts_and_at_the_last_clean_shutdown(home: Home) -> None:
     log = busy(home)
     for _ in range(3):
         produce(log, plain(), epoch=4)
@@ -339,7 +339,7 @@ def test_snapshots_stay_where_segments_begin_and_at_the_last_stop(home: Home) ->
     assert home.names(".snapshot") == [f"{offset:020d}.snapshot" for offset in (5, 10, 15, 21)]
 
 
-def test_an_index_without_a_log_and_unknown_files_are_dealt_with(home: Home) -> None:
+def test_the_loader_removes_an_index_without_a_log_file_and_keeps_unknown_files(home: Home) -> None:
     log = busy(home)
     before = knowledge(log)
     log.close()
@@ -370,7 +370,7 @@ def plain_log(home: Home) -> PartitionLog:
     return log
 
 
-def test_deleted_and_cleaned_and_temporary_files_go(home: Home) -> None:
+def test_the_loader_removes_deleted_cleaned_and_temporary_files(home: Home) -> None:
     log = plain_log(home)
     before = knowledge(log)
     log.close()
@@ -402,7 +402,7 @@ STAGES = [
 
 
 @pytest.mark.parametrize(("stage", "old_are_gone"), STAGES)
-def test_every_mixture_of_names_that_a_crash_can_leave_is_understood(
+def test_the_loader_completes_or_undoes_a_segment_swap_from_every_mixture_of_file_names(
     home: Home, stage: tuple[str, str, str], old_are_gone: bool
 ) -> None:
     """Renames go `.cleaned` → `.swap`, then the old segments to `.deleted`, then `.swap` → final."""
@@ -429,7 +429,7 @@ def test_every_mixture_of_names_that_a_crash_can_leave_is_understood(
 
 
 @pytest.mark.parametrize("flushed_before", [0, 3, 7])
-def test_what_a_failed_sync_left_in_the_page_cache_is_on_the_disk_after_the_next_flush(
+def test_after_a_failed_sync_and_a_restart_the_next_flush_writes_the_cached_pages_to_the_disk(
     shaky: Home, simulated: SimulatedDisk, flushed_before: int
 ) -> None:
     """The kernel takes pages for clean that it could not write, so a later sync says yes and writes nothing of them."""

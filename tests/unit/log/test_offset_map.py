@@ -45,7 +45,7 @@ def test_keys_of_every_length_are_told_apart() -> None:
     assert set(known.verdicts(len(distinct), len(distinct))) == {LIVE}
 
 
-def test_the_map_is_full_before_it_is_larger_than_it_may_be() -> None:
+def test_the_offset_map_is_full_before_it_exceeds_its_memory_limit() -> None:
     known = OffsetMap(100 * BYTES_PER_KEY)
     taken = 0
     while known.has_room_for(10):
@@ -55,7 +55,7 @@ def test_the_map_is_full_before_it_is_larger_than_it_may_be() -> None:
     assert known.used_bytes <= known.max_bytes
 
 
-def test_an_empty_map_takes_any_one_batch_so_that_every_pass_comes_further() -> None:
+def test_an_empty_offset_map_has_room_for_a_batch_of_any_size() -> None:
     known = OffsetMap(1)
     assert known.has_room_for(1000)
     known.add([b"a"], bytes([LIVE]))
@@ -63,7 +63,7 @@ def test_an_empty_map_takes_any_one_batch_so_that_every_pass_comes_further() -> 
 
 
 @pytest.mark.parametrize("key_size", [10, 36])
-def test_a_key_takes_no_more_memory_than_is_counted_for_it(key_size: int) -> None:
+def test_a_key_of_the_offset_map_takes_at_most_bytes_per_key_of_memory(key_size: int) -> None:
     tracemalloc.start()
     try:
         known = OffsetMap(LARGE)

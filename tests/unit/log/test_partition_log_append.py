@@ -83,7 +83,7 @@ def test_bytes_behind_the_batch_are_not_stored(home: Home) -> None:
     assert len(read_bytes(log)) == len(batch)
 
 
-def test_log_append_time_takes_the_place_of_the_records_own(home: Home) -> None:
+def test_log_append_time_replaces_the_timestamps_of_the_records(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     appended = produce(log, plain(2, timestamp=5), now_ms=NOW_MS + 77)
     assert appended.log_append_time_ms == NOW_MS + 77
@@ -107,7 +107,7 @@ def test_a_repetition_of_one_of_the_last_five_batches_is_answered_with_its_offse
     assert state(log) == before
 
 
-def test_duplicates_are_known_after_a_restart(home: Home) -> None:
+def test_duplicates_are_recognised_after_a_restart(home: Home) -> None:
     log = home.open()
     produce(log, idempotent(9, 0, 3))
     log = home.reopen_clean(log)
@@ -164,7 +164,7 @@ def test_a_transaction_is_unstable_until_its_marker_is_replicated(home: Home) ->
     assert log.last_stable_offset == 7
 
 
-def test_what_a_broker_writes_itself_needs_no_sequence(home: Home) -> None:
+def test_a_batch_that_the_broker_appends_itself_needs_no_sequence(home: Home) -> None:
     log = home.open()
     appended = log.append_own(plain(2), 3, NOW_MS)
     assert (appended.base_offset, appended.last_offset, log.epochs.latest_epoch) == (0, 1, 3)
@@ -187,7 +187,9 @@ def test_the_high_watermark_goes_forward_only_and_never_past_the_end(home: Home)
 # As follower.
 
 
-def test_a_follower_keeps_offsets_and_epochs_and_learns_what_the_leader_knows(home: Home) -> None:
+def test_a_follower_keeps_the_leaders_offsets_and_epochs_and_rebuilds_producers_and_aborted_transactions(
+    home: Home,
+) -> None:
     log = home.open()
     sent = b"".join(
         (
@@ -204,7 +206,7 @@ def test_a_follower_keeps_offsets_and_epochs_and_learns_what_the_leader_knows(ho
     assert [one[:3] for one in log.active.aborted_transactions()] == [(8, 4, 6)]
 
 
-def test_a_follower_accepts_gaps_forwards(home: Home) -> None:
+def test_a_follower_accepts_batches_with_offset_gaps(home: Home) -> None:
     log = home.open()
     log.append_as_follower(plain(2, at=10, epoch=0), NOW_MS)
     log.append_as_follower(b"".join((plain(2, at=15, epoch=0), plain(2, at=30, epoch=0))), NOW_MS)
@@ -213,7 +215,7 @@ def test_a_follower_accepts_gaps_forwards(home: Home) -> None:
 
 
 @pytest.mark.parametrize("at", [0, 3, 4])
-def test_a_follower_refuses_to_go_back(home: Home, at: int) -> None:
+def test_a_follower_refuses_batches_whose_offsets_go_back(home: Home, at: int) -> None:
     log = home.open()
     log.append_as_follower(plain(5, epoch=0), NOW_MS)
     before = state(log)
@@ -223,7 +225,7 @@ def test_a_follower_refuses_to_go_back(home: Home, at: int) -> None:
         assert state(log) == before
 
 
-def test_a_follower_drops_a_piece_at_the_end(home: Home) -> None:
+def test_a_follower_drops_an_incomplete_batch_at_the_end_of_a_fetch_response(home: Home) -> None:
     log = home.open()
     whole, cut = bytes(plain(2, epoch=0)), bytes(plain(2, at=2, epoch=0))
     for kept in (1, 16, 17, 60, len(cut) - 1):
@@ -243,7 +245,7 @@ def test_a_fetched_batch_with_a_wrong_crc_is_refused_and_so_are_those_before_it(
     assert (log.log_end_offset, log.size, log.epochs.entries()) == (0, 0, [])
 
 
-def test_a_follower_stops_before_batches_of_a_later_leader_than_it_asked(home: Home) -> None:
+def test_a_follower_stops_before_batches_with_a_leader_epoch_above_the_one_that_it_fetches_with(home: Home) -> None:
     log = home.open()
     sent = b"".join((plain(2, epoch=3), plain(2, at=2, epoch=5), plain(2, at=4, epoch=4)))
     assert log.append_as_follower(sent, NOW_MS, leader_epoch=4) == 1
@@ -268,14 +270,14 @@ def test_a_batch_as_large_as_segment_bytes_gets_a_segment_of_its_own(home: Home)
     assert base_offsets(log) == [0, 1, 2]
 
 
-def test_a_segment_ends_by_the_clock_of_its_records(home: Home) -> None:
+def test_a_segment_is_rolled_by_the_timestamps_of_its_records(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(segment_ms=1000))
     for time in (0, 1000, 500, 1001, 1500):
         produce(log, plain(timestamp=NOW_MS + time), now_ms=NOW_MS)
     assert base_offsets(log) == [0, 3]
 
 
-def test_a_segment_without_timestamps_ends_by_the_wall_clock(home: Home) -> None:
+def test_a_segment_without_timestamps_is_rolled_by_the_wall_clock(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(segment_ms=1000))
     for time in (0, 1000, 1001, 1500, 2002):
         produce(log, plain(timestamp=-1), now_ms=NOW_MS + time)
@@ -299,7 +301,7 @@ def test_a_changed_configuration_holds_from_the_next_append_on(home: Home) -> No
         produce(log, plain(size=401))
 
 
-def test_offsets_beyond_what_an_index_can_count_begin_a_segment(home: Home) -> None:
+def test_an_append_whose_offsets_exceed_the_range_of_the_index_rolls_a_segment(home: Home) -> None:
     log = home.open()
     log.append_as_follower(plain(2, at=5, epoch=0), NOW_MS)
     log.append_as_follower(plain(2, at=HUGE - 2, epoch=0), NOW_MS)
@@ -313,7 +315,7 @@ def test_offsets_beyond_what_an_index_can_count_begin_a_segment(home: Home) -> N
     assert read_offsets(log)[-1] == (3 * HUGE, 3 * HUGE + 1)
 
 
-def test_the_first_batch_of_an_empty_log_may_lie_beyond_what_its_segment_can_count(home: Home) -> None:
+def test_the_first_batch_of_an_empty_log_may_exceed_the_offset_range_of_its_segment(home: Home) -> None:
     log = home.open()
     log.append_as_follower(plain(2, at=2 * HUGE, epoch=0), NOW_MS)
     assert read_offsets(log, 2 * HUGE) == [(2 * HUGE, 2 * HUGE + 1)]
@@ -321,7 +323,7 @@ def test_the_first_batch_of_an_empty_log_may_lie_beyond_what_its_segment_can_cou
     assert log.log_end_offset == 2 * HUGE + 2
 
 
-def test_a_follower_rolls_where_its_log_ends_and_not_behind_the_gap(home: Home) -> None:
+def test_a_segment_that_a_follower_rolls_begins_at_its_log_end_and_not_behind_an_offset_gap(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(segment_bytes=300))
     for at in (0, 10, 20):
         log.append_as_follower(plain(at=at, epoch=0, size=200), NOW_MS)
@@ -358,7 +360,7 @@ def test_a_full_disk_leaves_nothing_half_appended_and_the_log_goes_on_when_there
     assert read_offsets(shaky.reopen_after_crash(log)) == [(0, 0), (1, 1)]
 
 
-def test_a_torn_write_is_taken_back(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_a_torn_append_is_truncated(shaky: Home, simulated: SimulatedDisk) -> None:
     log = shaky.open()
     fill(log, 2)
     for kept in (1, 40, 68):
@@ -369,7 +371,7 @@ def test_a_torn_write_is_taken_back(shaky: Home, simulated: SimulatedDisk) -> No
     assert read_offsets(log) == [(0, 0), (1, 1), (2, 2)]
 
 
-def test_after_a_crash_within_an_append_the_batch_is_there_whole_or_not_at_all() -> None:
+def test_a_batch_whose_append_crashed_is_in_the_log_whole_or_not_at_all() -> None:
     ends = set()
     for seed in range(30):
         disk = SimulatedDisk(seed)
@@ -387,7 +389,7 @@ def test_after_a_crash_within_an_append_the_batch_is_there_whole_or_not_at_all()
     assert 2 in ends
 
 
-def test_a_batch_whose_index_entry_fails_stands_and_offsets_rise_all_the_same(
+def test_a_batch_whose_index_entry_cannot_be_written_stays_in_the_log_and_keeps_its_offsets(
     shaky: Home, simulated: SimulatedDisk
 ) -> None:
     log = shaky.open()
@@ -426,7 +428,7 @@ def test_a_roll_that_fails_can_be_tried_again(shaky: Home, simulated: SimulatedD
 
 @pytest.mark.parametrize("sent", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("wanted", [codec for codec in Codec if codec is not Codec.NONE])
-def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(home: Home, sent: Codec, wanted: Codec) -> None:
+def test_a_topic_with_its_own_compression_type_stores_every_batch_in_it(home: Home, sent: Codec, wanted: Codec) -> None:
     log = home.open(EVERY_BATCH.but(compression_type=wanted.name.lower()))
     produce(log, plain(2))
     produce(log, plain(3, codec=sent))
@@ -437,13 +439,15 @@ def test_a_topic_with_a_codec_of_its_own_stores_every_batch_in_it(home: Home, se
     assert [(record.offset, record.value) for record in records(second)] == [(2, b"v0"), (3, b"v1"), (4, b"v2")]
 
 
-def test_an_uncompressed_topic_unpacks_what_it_gets(home: Home) -> None:
+def test_a_topic_with_compression_type_uncompressed_stores_batches_decompressed(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(compression_type="uncompressed"))
     produce(log, plain(3, codec=Codec.ZSTD), epoch=0)
     assert read_bytes(log) == bytes(plain(3, epoch=0))
 
 
-def test_a_batch_that_outgrows_the_limit_when_it_is_unpacked_is_refused_and_nothing_has_changed(home: Home) -> None:
+def test_a_batch_that_exceeds_max_message_bytes_when_decompressed_is_refused_and_the_log_stays_as_it_was(
+    home: Home,
+) -> None:
     log = home.open(EVERY_BATCH.but(compression_type="uncompressed", max_message_bytes=1_500))
     before = state(log)
     many = plain(200, codec=Codec.ZSTD)

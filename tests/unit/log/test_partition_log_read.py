@@ -62,7 +62,7 @@ def test_a_read_stays_within_one_segment_and_the_next_one_goes_on(home: Home) ->
     assert read_offsets(log) == [(number, number) for number in range(12)]
 
 
-def test_a_read_beyond_a_gap_finds_what_lies_behind_it(home: Home) -> None:
+def test_a_read_from_an_offset_in_a_gap_begins_with_the_next_batch(home: Home) -> None:
     log = home.open(SMALL)
     follower(log, *(plain(2, at=at, epoch=0, size=400) for at in (10, 30, 50, 90)))
     assert base_offsets(log) == [0, 32]
@@ -70,7 +70,7 @@ def test_a_read_beyond_a_gap_finds_what_lies_behind_it(home: Home) -> None:
         assert offsets(fetched(log, offset))[0][0] == expected
 
 
-def test_max_bytes_cuts_even_within_a_batch(home: Home) -> None:
+def test_max_bytes_may_end_a_read_within_a_batch(home: Home) -> None:
     log = home.open()
     fill(log, 5, size=200)
     assert [len(fetched(log, 1, size)) for size in (0, 1, 199, 200, 201, 500, 5000)] == [
@@ -88,7 +88,7 @@ def test_max_bytes_cuts_even_within_a_batch(home: Home) -> None:
     assert log.read(1, 0, ReadUpTo.LOG_END, at_least_one_batch=False).data is None
 
 
-def test_each_reader_sees_as_far_as_it_may(home: Home) -> None:
+def test_reads_end_at_the_log_end_the_high_watermark_or_the_last_stable_offset(home: Home) -> None:
     log = home.open(SMALL)
     follower(log, plain(2, epoch=0), transactional(9, 0, 2, at=2, epoch=0), plain(2, at=4, epoch=0))
     log.append_as_follower(plain(2, at=6, epoch=0), NOW_MS)
@@ -99,7 +99,7 @@ def test_each_reader_sees_as_far_as_it_may(home: Home) -> None:
         assert log.read(bound, EVERYTHING, up_to) == (None, ())
 
 
-def test_the_high_watermark_bounds_reads_wherever_it_stands(home: Home) -> None:
+def test_a_read_up_to_the_high_watermark_returns_only_whole_batches_below_it(home: Home) -> None:
     log = home.open(SMALL)
     for _ in range(12):
         produce(log, plain(2, size=200))
@@ -110,7 +110,7 @@ def test_the_high_watermark_bounds_reads_wherever_it_stands(home: Home) -> None:
         assert read_offsets(log, 0, ReadUpTo.HIGH_WATERMARK) == expected
 
 
-def test_a_bound_that_moves_is_never_remembered_too_long(home: Home) -> None:
+def test_a_read_sees_the_high_watermark_after_each_update_and_after_a_truncation(home: Home) -> None:
     log = home.open()
     for _ in range(6):
         produce(log, plain())
@@ -149,7 +149,9 @@ def test_a_slice_stays_readable_when_its_segment_is_dropped_or_the_log_goes_on(h
     assert (first.read(), last.read()) == before
 
 
-def test_damage_in_the_middle_is_reported_and_not_jumped_over(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_a_read_reports_a_damaged_batch_in_the_middle_of_the_log_and_does_not_skip_it(
+    shaky: Home, simulated: SimulatedDisk
+) -> None:
     log = shaky.open(SMALL.but(index_interval_bytes=1 << 20))
     fill(log, 12, size=200)
     log = shaky.reopen_clean(log)
@@ -165,7 +167,7 @@ def test_damage_in_the_middle_is_reported_and_not_jumped_over(shaky: Home, simul
 
 
 @pytest.mark.parametrize("interval", [0, 1 << 20])
-def test_a_time_is_found_as_a_walk_through_all_records_finds_it(home: Home, interval: int) -> None:
+def test_find_by_timestamp_of_a_log_finds_the_same_record_as_a_linear_search(home: Home, interval: int) -> None:
     rng = Random(3)
     log = home.open(SMALL.but(index_interval_bytes=interval))
     times: list[int] = []
@@ -202,7 +204,9 @@ def lying(count: int = 1, *, codec: Codec = Codec.NONE, padding: int = 0) -> mem
     return batch.view
 
 
-def test_a_search_by_time_opens_few_batches_whose_headers_lie(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_by_timestamp_decompresses_few_batches_with_wrong_max_timestamps(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A client that writes a thousand of them must not hold up all others with one question."""
     opened: list[int] = []
 
@@ -230,7 +234,7 @@ def test_a_search_by_time_opens_few_batches_whose_headers_lie(home: Home, monkey
         pytest.param(lambda: lying(timestamp_search._MOST_RECORDS + 1), id="it has many records"),
     ],
 )
-def test_a_search_by_time_believes_the_header_of_a_batch_that_takes_long_to_open(
+def test_a_search_by_timestamp_trusts_the_header_of_a_batch_that_takes_long_to_decompress(
     home: Home, batch: Callable[[], memoryview]
 ) -> None:
     log = home.open()
@@ -250,7 +254,7 @@ def test_under_log_append_time_every_record_has_the_time_of_its_append(home: Hom
     assert log.find_max_timestamp() == (NOW_MS + 40, 12, 0)
 
 
-def test_an_empty_log_has_no_largest_time_and_the_first_of_records_without_any_stands_for_theirs(home: Home) -> None:
+def test_the_max_timestamp_is_none_in_an_empty_log_and_minus_one_among_records_without_timestamps(home: Home) -> None:
     log = home.open()
     assert log.find_max_timestamp() is None
     assert log.find_by_timestamp(0) is None
@@ -260,7 +264,7 @@ def test_an_empty_log_has_no_largest_time_and_the_first_of_records_without_any_s
     assert log.find_by_timestamp(0) is None
 
 
-def test_the_first_of_several_records_with_the_largest_time_is_meant(home: Home) -> None:
+def test_find_max_timestamp_returns_the_first_of_several_records_with_the_max_timestamp(home: Home) -> None:
     log = home.open(SMALL)
     for times in ((5, 9), (9, 3), (2, 9)):
         produce(log, plain(timestamps=times, size=600))
@@ -287,7 +291,7 @@ def busy_with_transactions(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_reader_of_committed_records_is_told_which_aborted_transactions_overlap(home: Home, restart: bool) -> None:
+def test_a_read_committed_read_returns_the_aborted_transactions_that_overlap_it(home: Home, restart: bool) -> None:
     log = home.open(EVERY_BATCH.but(segment_bytes=160))
     busy_with_transactions(log)
     if restart:
@@ -308,7 +312,7 @@ def test_a_reader_of_committed_records_is_told_which_aborted_transactions_overla
     assert log.read(0, EVERYTHING, ReadUpTo.HIGH_WATERMARK).aborted == ()
 
 
-def test_transactions_are_learnt_again_after_a_crash(home: Home) -> None:
+def test_aborted_and_open_transactions_are_rebuilt_after_a_crash(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(segment_bytes=160))
     busy_with_transactions(log)
     before = [segment.aborted_transactions() for segment in log.segments]

@@ -80,7 +80,7 @@ def test_truncation_keeps_what_is_below_the_high_watermark_and_lowers_it_only_as
     assert log.high_watermark == 6
 
 
-def test_truncation_below_the_first_segment_begins_the_log_anew_there(home: Home) -> None:
+def test_truncation_below_the_first_segment_restarts_the_log_at_that_offset(home: Home) -> None:
     log = filled(home)
     log.drop_segments(2, NOW_MS)
     assert log.truncate_to(7, NOW_MS)
@@ -90,7 +90,7 @@ def test_truncation_below_the_first_segment_begins_the_log_anew_there(home: Home
     assert read_offsets(home.reopen_after_crash(log)) == [(7, 8)]
 
 
-def test_a_log_can_go_on_far_behind_its_end(home: Home) -> None:
+def test_a_log_can_restart_at_an_offset_far_above_its_end(home: Home) -> None:
     log = filled(home)
     produce(log, idempotent(9, 0))
     log.flush()
@@ -105,7 +105,7 @@ def test_a_log_can_go_on_far_behind_its_end(home: Home) -> None:
         assert reopened.epochs.entries() == [(8, 1000)]
 
 
-def test_epochs_end_with_the_log(home: Home) -> None:
+def test_truncation_removes_the_epochs_that_begin_above_the_new_log_end(home: Home) -> None:
     log = home.open(SMALL)
     for epoch in (1, 4, 5):
         fill(log, 2, records=2, epoch=epoch)
@@ -123,7 +123,7 @@ def test_truncation_to_the_log_end_removes_an_epoch_without_batches(home: Home) 
     assert log.epochs.latest_epoch == 0
 
 
-def test_producers_are_what_the_batches_that_are_left_say(home: Home) -> None:
+def test_truncation_rebuilds_producer_state_from_the_remaining_batches(home: Home) -> None:
     log = home.open(SMALL)
     for sequence in range(12):
         produce(log, idempotent(9, sequence))
@@ -157,7 +157,7 @@ def test_truncation_within_a_transaction_leaves_it_open(home: Home) -> None:
     assert log.producers.first_unstable_offset is None
 
 
-def test_aborted_transactions_go_with_their_markers_over_segments(home: Home) -> None:
+def test_truncation_removes_aborted_transactions_whose_markers_it_drops_across_segments(home: Home) -> None:
     log = home.open(EVERY_BATCH.but(segment_bytes=100))
     follower(log, transactional(1, 0, at=0, epoch=0), transactional(2, 0, at=1, epoch=0))
     follower(log, abort(1, at=2, epoch=0), abort(2, at=3, epoch=0), plain(at=4, epoch=0))
@@ -188,7 +188,7 @@ def test_truncation_below_the_recovery_point_is_durable_before_anything_follows(
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_old_batches_never_come_back_in_front_of_new_ones(
+def test_after_a_power_loss_truncated_batches_never_stand_before_batches_appended_later(
     simulated: SimulatedDisk, shaky: Home, is_killed: bool
 ) -> None:
     for seed in range(200):
@@ -221,7 +221,7 @@ def test_recovery_truncates_old_batches_that_came_back_behind_a_newer_epoch(shak
 # Deleted records.
 
 
-def test_records_below_the_log_start_are_gone_and_their_segments_follow_later(home: Home) -> None:
+def test_deleted_records_are_unreadable_at_once_and_their_segments_are_dropped_later(home: Home) -> None:
     log = filled(home)
     log.high_watermark = 33
     assert log.delete_records_before(25) == 25
@@ -299,7 +299,7 @@ def test_a_log_whose_segments_are_all_dropped_goes_on_at_its_log_end(home: Home)
     assert produce(log, plain()).base_offset == 36
 
 
-def test_offsets_never_begin_at_zero_again_though_power_fails_right_after_everything_was_dropped(
+def test_a_log_whose_segments_were_all_dropped_keeps_its_end_offset_after_a_power_loss(
     simulated: SimulatedDisk, shaky: Home
 ) -> None:
     for seed in range(40):
@@ -315,7 +315,7 @@ def test_offsets_never_begin_at_zero_again_though_power_fails_right_after_everyt
 # Flushes.
 
 
-def test_a_flush_moves_the_recovery_point_to_where_the_log_ended_when_it_began(home: Home) -> None:
+def test_a_flush_moves_the_recovery_point_to_the_log_end_at_which_it_began(home: Home) -> None:
     log = filled(home)
     assert (log.recovery_point, log.unflushed_count) == (0, 36)
     flush = log.begin_flush()
@@ -329,7 +329,7 @@ def test_a_flush_moves_the_recovery_point_to_where_the_log_ended_when_it_began(h
     assert log.begin_flush() is None
 
 
-def test_what_was_flushed_survives_a_power_loss(simulated: SimulatedDisk, shaky: Home) -> None:
+def test_flushed_records_survive_a_power_loss(simulated: SimulatedDisk, shaky: Home) -> None:
     for seed in range(40):
         disk = type(simulated)(seed)
         shaky = shaky._replace(disk=disk)
@@ -345,7 +345,7 @@ def test_what_was_flushed_survives_a_power_loss(simulated: SimulatedDisk, shaky:
         assert reopened.producers.entry(9) is not None
 
 
-def test_a_flush_that_a_truncation_has_overtaken_promises_nothing(home: Home) -> None:
+def test_a_flush_during_which_the_log_is_truncated_does_not_move_the_recovery_point(home: Home) -> None:
     log = filled(home)
     flush = log.begin_flush()
     assert flush is not None
@@ -358,7 +358,7 @@ def test_a_flush_that_a_truncation_has_overtaken_promises_nothing(home: Home) ->
     assert log.recovery_point == log.log_end_offset
 
 
-def test_a_flush_runs_though_its_segments_were_dropped_or_the_log_is_closed_meanwhile(home: Home) -> None:
+def test_a_flush_completes_if_its_segments_are_dropped_or_the_log_is_closed_during_it(home: Home) -> None:
     log = filled(home)
     flush = log.begin_flush()
     assert flush is not None
@@ -368,7 +368,7 @@ def test_a_flush_runs_though_its_segments_were_dropped_or_the_log_is_closed_mean
     log.finish_flush(flush)
 
 
-def test_in_the_steady_state_a_flush_is_one_sync(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_a_flush_of_one_segment_costs_one_sync(shaky: Home, simulated: SimulatedDisk) -> None:
     log = shaky.open()
     fill(log, 5)
     log.flush()
@@ -394,7 +394,7 @@ def test_a_full_segment_is_synced_with_its_indexes_before_the_recovery_point_lea
     assert simulated.calls("sync_directory")
 
 
-def test_a_sync_that_fails_moves_nothing(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_a_failed_sync_does_not_move_the_recovery_point(shaky: Home, simulated: SimulatedDisk) -> None:
     log = filled(shaky)
     simulated.fail("sync", "*.log")
     with pytest.raises(DiskError):
@@ -402,7 +402,7 @@ def test_a_sync_that_fails_moves_nothing(shaky: Home, simulated: SimulatedDisk) 
     assert log.recovery_point == 0
 
 
-def test_a_deleted_partition_needs_no_sync_and_breaks_none(home: Home) -> None:
+def test_a_flush_of_a_deleted_partition_does_nothing_and_does_not_fail(home: Home) -> None:
     log = filled(home)
     flush = log.begin_flush()
     assert flush is not None
@@ -422,12 +422,12 @@ def calls_after_a_second_stop(home: Home, disk: SimulatedDisk, log: PartitionLog
     return disk.calls("sync")
 
 
-def test_a_log_that_nothing_happened_to_is_closed_without_a_sync(shaky: Home, simulated: SimulatedDisk) -> None:
+def test_closing_an_unchanged_log_costs_no_sync(shaky: Home, simulated: SimulatedDisk) -> None:
     assert calls_after_a_second_stop(shaky, simulated, filled(shaky)) == []
 
 
 @pytest.mark.parametrize("end_offset", [36, 13, 1])
-def test_after_a_stop_in_order_a_power_loss_takes_nothing_and_brings_nothing_back(
+def test_after_a_clean_shutdown_a_power_loss_neither_removes_nor_restores_records(
     simulated: SimulatedDisk, shaky: Home, end_offset: int
 ) -> None:
     for seed in range(30):
@@ -460,7 +460,7 @@ def damaged(simulated: SimulatedDisk, home: Home) -> PartitionLog:
     return log
 
 
-def test_a_truncation_that_meets_a_damaged_header_changes_nothing(simulated: SimulatedDisk, shaky: Home) -> None:
+def test_a_truncation_that_finds_a_damaged_batch_header_changes_nothing(simulated: SimulatedDisk, shaky: Home) -> None:
     log = damaged(simulated, shaky)
     files = simulated.contents()
     with pytest.raises(InvalidBatch):
@@ -471,7 +471,7 @@ def test_a_truncation_that_meets_a_damaged_header_changes_nothing(simulated: Sim
     assert log.log_end_offset == 13
 
 
-def test_a_truncation_that_may_drop_what_is_damaged_ends_the_log_before_it(
+def test_a_truncation_that_may_drop_damaged_batches_ends_the_log_before_them(
     simulated: SimulatedDisk, shaky: Home
 ) -> None:
     log = damaged(simulated, shaky)

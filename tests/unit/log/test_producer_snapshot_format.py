@@ -28,7 +28,7 @@ def test_every_byte_of_a_snapshot() -> None:
     assert len(body) == 4 + 2 * 46
 
 
-def test_what_was_written_is_read() -> None:
+def test_an_encoded_producer_snapshot_decodes_to_the_same_entries() -> None:
     assert decode_snapshot(encode_snapshot([OPEN, AFTER_A_MARKER])) == [OPEN, AFTER_A_MARKER]
     assert decode_snapshot(encode_snapshot([])) == []
 
@@ -51,7 +51,7 @@ def test_entries_are_in_the_order_of_javas_hash_map(producer_ids: list[int], wri
     assert [entry.producer_id for entry in entries] == written
 
 
-def test_only_the_last_of_the_batches_is_kept_with_the_time_of_the_last_act() -> None:
+def test_a_producer_snapshot_keeps_the_last_batch_and_the_last_timestamp_of_a_producer() -> None:
     batches = [BatchMetadata(i, 10 + i, 0, 100 + i) for i in range(5)]
     marked = ProducerStateEntry(1, 0, 2, last_timestamp=500, batches=batches)
     (loaded,) = decode_snapshot(encode_snapshot([marked]))
@@ -66,7 +66,7 @@ def test_a_truncated_producer_snapshot_is_corrupt(size: int) -> None:
 
 
 @pytest.mark.parametrize("position", range(10 + 46))
-def test_no_bit_may_change(position: int) -> None:
+def test_a_producer_snapshot_with_a_flipped_bit_is_corrupt(position: int) -> None:
     data = bytearray(encode_snapshot([OPEN]))
     data[position] ^= 0x10
     with pytest.raises(CorruptSnapshot):
@@ -82,7 +82,7 @@ def test_no_bit_may_change(position: int) -> None:
         (b"\x00", "1 bytes are too few for a version and a checksum"),
     ],
 )
-def test_the_reason_is_said(data: bytes, problem: str) -> None:
+def test_the_error_for_a_corrupt_producer_snapshot_names_the_problem(data: bytes, problem: str) -> None:
     with pytest.raises(CorruptSnapshot) as corrupt:
         decode_snapshot(data)
     assert str(corrupt.value) == problem

@@ -116,7 +116,7 @@ def refusal(state: ProducerState, batch: RecordBatch, **arguments: object) -> Er
         (0, 3, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_a_batch_after_the_sequences_0_to_2_of_epoch_5(
+def test_a_batch_is_accepted_or_refused_by_its_epoch_and_sequence_after_sequences_0_to_2_of_epoch_5(
     first: int, count: int, epoch: int, error: ErrorCode | None
 ) -> None:
     state = state_after(data(0, 3, epoch=5))
@@ -133,7 +133,7 @@ def test_a_repetition_of_one_of_the_last_five_batches_is_answered_with_its_first
     assert refusal(state, data(0, 3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_part_of_a_known_batch_is_no_repetition_of_it() -> None:
+def test_a_batch_that_covers_a_part_of_a_recent_batch_is_not_a_duplicate() -> None:
     state = state_after(data(0, 3))
     for first, count in ((0, 2), (1, 2), (0, 1), (2, 1)):
         assert refusal(state, data(first, count)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -149,13 +149,13 @@ def test_a_repetition_from_another_epoch_is_not_recognised() -> None:
     ("last", "first"),
     [(SEQUENCE_MAX, 0), (SEQUENCE_MAX - 1, SEQUENCE_MAX), (0, 1)],
 )
-def test_0_follows_the_largest_sequence(last: int, first: int) -> None:
+def test_sequence_0_follows_the_largest_sequence(last: int, first: int) -> None:
     state = state_after(data(last))
     assert refusal(state, data(first)) is None
     assert refusal(state, data((first + 1) % 2**31)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_batch_may_wrap_within_itself_and_is_still_recognised() -> None:
+def test_a_batch_whose_sequences_wrap_around_within_it_is_recognised_as_a_duplicate() -> None:
     state = state_after(data(SEQUENCE_MAX - 1, 4, offset=50))
     known = state.check(data(SEQUENCE_MAX - 1, 4))
     assert known is not None
@@ -168,7 +168,7 @@ def test_an_unknown_producer_may_start_anywhere() -> None:
     assert refusal(state, data(12_345, epoch=9)) is None
 
 
-def test_batches_without_producer_leave_no_trace() -> None:
+def test_batches_without_a_producer_id_leave_the_producer_state_empty() -> None:
     state = ProducerState()
     plain = RecordBatch(build_batch([Record(0, 1, None, b"v")]))
     assert state.check(plain) is None
@@ -176,7 +176,7 @@ def test_batches_without_producer_leave_no_trace() -> None:
     assert len(list(state.entries())) == 0
 
 
-def test_checking_changes_nothing() -> None:
+def test_checking_a_batch_does_not_change_the_producer_state() -> None:
     state = state_after(data(0))
     before = repr(state), repr(state.entry(PRODUCER))
     state.check(data(1))
@@ -196,7 +196,9 @@ def test_a_coordinators_batch_has_no_sequence_and_is_fenced_by_its_epoch_alone()
 
 
 @pytest.mark.parametrize("batch", [data(9, epoch=5), data(0, epoch=4), data(0, epoch=6), data(3, epoch=5)])
-def test_a_follower_refuses_nothing_and_takes_over_what_its_leader_wrote(batch: RecordBatch) -> None:
+def test_a_follower_accepts_every_batch_of_its_leader_and_updates_the_producers_epoch_and_sequence(
+    batch: RecordBatch,
+) -> None:
     state = state_after(data(0, 3, epoch=5))
     assert state.check(batch, AppendOrigin.REPLICATION) is None
     state.update(batch)
@@ -267,7 +269,7 @@ def test_a_marker_without_data_completes_nothing_and_still_fences() -> None:
     assert refusal(state, data(0, epoch=2)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_that_compaction_has_emptied_means_nothing() -> None:
+def test_a_transaction_marker_without_records_after_compaction_changes_no_state() -> None:
     state = state_after(data(0, transactional=True))
     empty = RecordBatch(
         build_batch(
@@ -278,7 +280,7 @@ def test_a_marker_that_compaction_has_emptied_means_nothing() -> None:
     assert first_unstable(state) == 0
 
 
-def test_a_control_record_of_a_kind_that_is_unknown_ends_nothing() -> None:
+def test_an_unknown_control_record_type_ends_no_transaction() -> None:
     state = state_after(data(0, transactional=True))
     record = Record(1, 2_000, struct.pack(">hh", 0, 77), b"")
     batch = build_batch([record], producer_id=PRODUCER, producer_epoch=0, transactional=True, control=True)
@@ -305,7 +307,7 @@ def test_a_control_record_of_a_kind_that_is_unknown_ends_nothing() -> None:
         (2, 6, 2, True, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
     ],
 )
-def test_a_marker_after_epoch_5_of_a_producer_and_epoch_3_of_its_coordinator(
+def test_a_marker_is_accepted_or_refused_by_producer_epoch_and_coordinator_epoch(
     version: int, epoch: int, coordinator_epoch: int, is_open: bool, error: ErrorCode | None
 ) -> None:
     state = state_after(marker(epoch=5, coordinator_epoch=3), *([data(0, epoch=5, transactional=True)] * is_open))
@@ -318,7 +320,7 @@ def test_a_marker_after_epoch_5_of_a_producer_and_epoch_3_of_its_coordinator(
     assert found == error
 
 
-def test_the_largest_epoch_cannot_be_raised_so_its_marker_is_taken_as_it_is() -> None:
+def test_a_marker_with_the_largest_producer_epoch_is_accepted_although_the_epoch_cannot_be_raised() -> None:
     state = state_after(data(0, epoch=32767, transactional=True))
     ending = marker(epoch=32767, offset=1)
     assert refusal(state, ending, origin=AppendOrigin.COORDINATOR, transaction_version=2) is None
@@ -337,7 +339,7 @@ def verify(state: ProducerState, sequence: int = 0, epoch: int = 0, *, bump: boo
     return state.start_verification(PRODUCER, sequence, epoch, 1_000, supports_epoch_bump=bump)
 
 
-def test_a_transaction_opens_only_with_the_guard_of_its_verification() -> None:
+def test_a_transaction_opens_only_with_the_verification_guard_of_its_producer() -> None:
     state = ProducerState()
     batch = data(0, transactional=True)
     assert refusal(state, batch) is ErrorCode.INVALID_TXN_STATE
@@ -353,7 +355,7 @@ def test_a_transaction_opens_only_with_the_guard_of_its_verification() -> None:
     assert refusal(state, data(1, transactional=True)) is None
 
 
-def test_a_marker_in_between_takes_the_guard_away() -> None:
+def test_a_marker_between_verification_and_append_invalidates_the_guard() -> None:
     state = ProducerState()
     guard = verify(state)
     state.update(marker(ABORT))
@@ -361,7 +363,7 @@ def test_a_marker_in_between_takes_the_guard_away() -> None:
     assert verify(state) is not guard
 
 
-def test_the_marker_of_the_transaction_before_leaves_the_guard_of_the_next_epoch() -> None:
+def test_the_marker_of_the_previous_transaction_does_not_invalidate_the_guard_of_the_next_epoch() -> None:
     state = ProducerState()
     guard = verify(state, epoch=6, bump=True)
     state.update(marker(COMMIT, epoch=6))
@@ -370,7 +372,7 @@ def test_the_marker_of_the_transaction_before_leaves_the_guard_of_the_next_epoch
     assert state.verification(PRODUCER) is None
 
 
-def test_batches_that_wait_for_one_verification_share_its_guard_and_the_lowest_sequence_goes_first() -> None:
+def test_batches_that_wait_for_one_verification_share_its_guard_and_are_appended_in_sequence_order() -> None:
     state = ProducerState()
     guard = verify(state, 4)
     assert verify(state, 2) is guard
@@ -387,7 +389,7 @@ def test_while_a_lower_sequence_waits_the_next_one_is_not_appended_even_outside_
     assert refusal(state, data(0, producer=8)) is None
 
 
-def test_a_higher_epoch_takes_the_verification_over_and_a_lower_one_does_not() -> None:
+def test_a_higher_producer_epoch_replaces_a_pending_verification_and_a_lower_one_does_not() -> None:
     state = ProducerState()
     verify(state, 4, epoch=1)
     verify(state, 9, epoch=2)
@@ -405,7 +407,7 @@ def test_a_producer_of_transaction_version_2_without_state_starts_at_0() -> None
     assert refusal(state, data(0, transactional=True), guard=guard) is None
 
 
-def test_a_zombie_is_refused_before_its_coordinator_is_asked() -> None:
+def test_a_batch_with_a_stale_producer_epoch_is_refused_before_the_coordinator_is_asked_to_verify() -> None:
     state = state_after(data(0, epoch=3))
     with pytest.raises(ProducerRefused) as refused:
         verify(state, epoch=2)
@@ -413,18 +415,18 @@ def test_a_zombie_is_refused_before_its_coordinator_is_asked() -> None:
     assert str(refused.value) == "INVALID_PRODUCER_EPOCH: epoch 2 of producer 7 is below the last one seen, 3"
 
 
-def test_where_verification_is_off_a_transaction_opens_unasked() -> None:
+def test_without_transaction_verification_a_transaction_opens_without_a_guard() -> None:
     state = ProducerState(verification_enabled=False)
     assert refusal(state, data(0, transactional=True)) is None
 
 
-def test_where_verification_is_off_only_producers_of_version_2_are_verified_to_have_their_partition_added() -> None:
+def test_without_transaction_verification_only_producers_of_transaction_version_2_are_verified() -> None:
     state = ProducerState(verification_enabled=False)
     assert state.start_verification(7, 0, 0, 1_000, supports_epoch_bump=False) is None
     assert state.start_verification(7, 0, 0, 1_000, supports_epoch_bump=True) is not None
 
 
-def test_a_stale_epoch_is_told_from_a_missing_verification() -> None:
+def test_a_stale_producer_epoch_and_a_missing_verification_give_different_errors() -> None:
     state = state_after(data(0, epoch=3))
     state.verification_enabled = True
     assert refusal(state, data(0, epoch=2, transactional=True)) is ErrorCode.INVALID_PRODUCER_EPOCH
@@ -454,7 +456,7 @@ def test_an_expired_producer_may_start_anywhere_again() -> None:
     assert refusal(state, data(9)) is None
 
 
-def test_reloading_brings_open_transactions_back_in_the_order_of_their_offsets() -> None:
+def test_loading_producer_entries_restores_open_transactions_in_offset_order() -> None:
     entries = [
         ProducerStateEntry(1, 0, -1, 1_000, current_txn_first_offset=30),
         ProducerStateEntry(2, 0, -1, 1_000, current_txn_first_offset=20),
@@ -472,7 +474,7 @@ def test_reloading_brings_open_transactions_back_in_the_order_of_their_offsets()
     assert first_unstable(state) == 30
 
 
-def test_a_log_that_starts_later_keeps_its_producers_and_drops_what_was_not_replicated() -> None:
+def test_moving_the_log_start_keeps_producers_and_drops_unreplicated_transactions_below_it() -> None:
     state = state_after(data(0, transactional=True), marker(offset=1))
     state.truncate_head(1)
     assert (first_unstable(state), state.end_offset) == (0, 2)
@@ -482,14 +484,14 @@ def test_a_log_that_starts_later_keeps_its_producers_and_drops_what_was_not_repl
     assert len(list(state.entries())) == 1
 
 
-def test_a_log_that_starts_anew_has_no_producers() -> None:
+def test_clearing_the_producer_state_removes_all_producers_and_open_transactions() -> None:
     state = state_after(data(0, transactional=True))
     state.clear(100)
     assert state.is_empty
     assert (first_unstable(state), state.end_offset) == (None, 100)
 
 
-def test_the_state_shows_itself() -> None:
+def test_repr_of_producer_state_shows_producers_and_open_transactions() -> None:
     state = state_after(data(0, transactional=True))
     assert repr(state) == (
         "ProducerState(1 producers at offset 1, ongoing {0: 7}, unreplicated [], first unstable 0, 0 verifications)"

@@ -24,7 +24,7 @@ def fetched(log: PartitionLog, offset: int, up_to: ReadUpTo = ReadUpTo.LOG_END, 
 
 
 @pytest.mark.parametrize("up_to", list(ReadUpTo))
-def test_a_reader_that_waits_at_the_end_gets_what_comes_without_a_look_at_the_file(
+def test_a_read_from_the_previous_log_end_finds_new_batches_without_an_index_lookup(
     shaky: Home, monkeypatch: pytest.MonkeyPatch, up_to: ReadUpTo
 ) -> None:
     log = shaky.open()
@@ -45,7 +45,7 @@ def test_a_reader_that_waits_at_the_end_gets_what_comes_without_a_look_at_the_fi
     assert offsets(fetched(log, 21, up_to)) == [(21, 23)]
 
 
-def test_an_answer_that_is_cut_by_its_limit_begins_with_a_whole_batch_all_the_same(shaky: Home) -> None:
+def test_a_read_limited_by_max_bytes_begins_with_a_whole_batch(shaky: Home) -> None:
     log = shaky.open()
     produce(log, plain())
     assert log.read(1, EVERYTHING, ReadUpTo.LOG_END).data is None
@@ -56,7 +56,7 @@ def test_an_answer_that_is_cut_by_its_limit_begins_with_a_whole_batch_all_the_sa
     assert len(fetched(log, 1, max_bytes=500)) == 500
 
 
-def test_an_aborted_transaction_is_told_as_soon_as_there_is_one(shaky: Home) -> None:
+def test_a_read_committed_read_returns_an_aborted_transaction_as_soon_as_its_marker_is_appended(shaky: Home) -> None:
     log = shaky.open()
     produce(log, plain())
     log.update_high_watermark(1)
@@ -69,7 +69,7 @@ def test_an_aborted_transaction_is_told_as_soon_as_there_is_one(shaky: Home) -> 
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_log_that_remembers_reads_as_one_that_does_not(simulated: SimulatedDisk, seed: int) -> None:
+def test_a_read_with_cached_read_positions_returns_the_same_as_one_without(simulated: SimulatedDisk, seed: int) -> None:
     rng = Random(seed)
     log = Home(simulated, "/data/orders-0").open(EVERY_BATCH.but(segment_bytes=2000, index_interval_bytes=600))
     for _ in range(300):

@@ -61,7 +61,7 @@ def test_retention_drops_the_active_segment_too_and_rolls_an_empty_one(home: Hom
     assert produce(log, plain()).base_offset == 20
 
 
-def test_one_young_record_keeps_its_segment_and_all_behind_it(home: Home) -> None:
+def test_one_record_within_retention_ms_keeps_its_segment_and_all_later_segments(home: Home) -> None:
     log = home.open(KEEP.but(retention_ms=HOUR_MS))
     for number in range(15):
         produce(log, plain(size=200, timestamp=NOW_MS if number == 5 else NOW_MS - 5 * HOUR_MS))
@@ -82,7 +82,9 @@ def test_records_without_timestamps_are_as_old_as_their_file(home: Home) -> None
 @pytest.mark.parametrize(
     ("retention_bytes", "count"), [(4001, 0), (4000, 0), (3001, 0), (3000, 1), (2999, 1), (1000, 3), (1, 3), (0, 4)]
 )
-def test_segments_go_while_the_rest_is_at_least_retention_bytes(home: Home, retention_bytes: int, count: int) -> None:
+def test_retention_drops_segments_while_the_rest_has_at_least_retention_bytes(
+    home: Home, retention_bytes: int, count: int
+) -> None:
     log = hourly(home)
     log.configure(KEEP.but(retention_bytes=retention_bytes))
     assert expired(log) == count
@@ -97,7 +99,7 @@ def test_segments_below_the_log_start_are_deleted_under_every_policy(home: Home)
         assert expired(log) == count
 
 
-def test_the_active_segment_stays_though_every_record_of_it_was_deleted(home: Home) -> None:
+def test_the_active_segment_is_kept_although_all_its_records_were_deleted(home: Home) -> None:
     log = hourly(home)
     log.delete_records_before(20)
     assert expired(log) == 3
@@ -113,7 +115,7 @@ def test_retention_keeps_segments_above_the_high_watermark(home: Home, high_wate
     assert expired(log, NOW_MS + HOUR_MS) == count
 
 
-def test_compacted_topics_that_delete_too_obey_both_limits(home: Home) -> None:
+def test_topics_with_cleanup_policy_compact_and_delete_obey_retention_ms_and_retention_bytes(home: Home) -> None:
     log = hourly(home)
     log.configure(KEEP.but(cleanup_policy=frozenset({COMPACT, DELETE}), retention_ms=2 * HOUR_MS))
     assert expired(log) == 1
@@ -122,7 +124,7 @@ def test_compacted_topics_that_delete_too_obey_both_limits(home: Home) -> None:
     assert expired_segments(log, NOW_MS).reason == "retention.bytes"
 
 
-def test_what_is_left_reads_as_before(home: Home) -> None:
+def test_records_that_retention_keeps_read_as_before(home: Home) -> None:
     log = hourly(home)
     log.configure(KEEP.but(retention_bytes=2000))
     log.drop_segments(expired(log), NOW_MS)

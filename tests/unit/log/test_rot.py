@@ -56,9 +56,7 @@ def test_recovery_keeps_every_record_when_the_epoch_of_a_synced_batch_has_change
     assert read_offsets(home.reopen_after_crash(log)) == [*OFFSETS, (12, 13)]
 
 
-def test_epochs_that_are_made_up_are_seen_and_those_behind_them_are_not_forgotten(
-    home: Home, disk: SimulatedDisk
-) -> None:
+def test_a_corrupted_epoch_is_found_and_the_epoch_behind_it_is_kept(home: Home, disk: SimulatedDisk) -> None:
     written(home)
     disk.flip_bit(home.path(LOG), SIZE + EPOCH_POSITION + 3, 6)
     log = home.open(recovery_point=12)
@@ -66,7 +64,9 @@ def test_epochs_that_are_made_up_are_seen_and_those_behind_them_are_not_forgotte
     assert log.epochs == LeaderEpochCache([(1, 0), (65, 2)])
 
 
-def test_removing_an_impossible_epoch_keeps_the_true_ones(home: Home, disk: SimulatedDisk) -> None:
+def test_an_impossible_epoch_is_remembered_until_it_is_truncated_and_the_true_epochs_are_kept(
+    home: Home, disk: SimulatedDisk
+) -> None:
     written(home)
     disk.flip_bit(home.path(LOG), 4 * SIZE + EPOCH_POSITION + 3, 6)
     log = home.open(recovery_point=10)
@@ -79,13 +79,17 @@ def test_removing_an_impossible_epoch_keeps_the_true_ones(home: Home, disk: Simu
     assert log.impossible_from is None
 
 
-def test_a_made_up_epoch_that_nothing_contradicts_is_among_the_epochs(home: Home, disk: SimulatedDisk) -> None:
+def test_a_corrupted_epoch_that_no_later_epoch_contradicts_is_in_the_epoch_cache(
+    home: Home, disk: SimulatedDisk
+) -> None:
     written(home)
     disk.flip_bit(home.path(LOG), 4 * SIZE + EPOCH_POSITION + 3, 6)
     assert home.open(recovery_point=12).epochs.start_offset_above(5) == 8
 
 
-def test_a_directory_that_has_lost_an_end_was_not_left_as_its_broker_says(home: Home, disk: SimulatedDisk) -> None:
+def test_a_log_directory_that_lost_bytes_after_a_clean_shutdown_reports_no_previous_broker_epoch(
+    home: Home, disk: SimulatedDisk
+) -> None:
     written(home)
     for is_lost, expected in ((False, 7), (True, -1)):
         if is_lost:
@@ -104,7 +108,7 @@ def test_recovery_drops_unsynced_batches_whose_epoch_goes_back(home: Home, disk:
     assert read_offsets(home.open(recovery_point=2)) == OFFSETS[:3]
 
 
-def test_a_log_start_behind_the_end_is_not_used_after_a_clean_shutdown(home: Home) -> None:
+def test_a_checkpointed_log_start_above_the_log_end_is_ignored_after_a_clean_shutdown(home: Home) -> None:
     whole = written(home)
     log = home.open(was_clean=True, recovery_point=12, log_start_offset=92, high_watermark=12)
     assert (log.log_start_offset, log.log_end_offset) == (0, 12)

@@ -127,7 +127,7 @@ def test_recovery_and_rebuilding_make_the_same_entries_as_appending(disk: Simula
     assert (segment.offset_index.entries(), segment.time_index.entries()) == written
 
 
-def test_a_segment_of_records_without_times_has_an_empty_time_index(disk: SimulatedDisk) -> None:
+def test_a_segment_of_records_without_timestamps_has_an_empty_time_index(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     append(segment, plain(at=BASE, timestamp=-1), plain(at=BASE + 1, timestamp=-1))
     segment.finish()
@@ -136,7 +136,7 @@ def test_a_segment_of_records_without_times_has_an_empty_time_index(disk: Simula
     assert segment.largest_timestamp_or_modified() == NOW_MS
 
 
-def test_the_largest_time_is_that_of_any_batch_and_belongs_to_the_first_that_has_it(disk: SimulatedDisk) -> None:
+def test_max_timestamp_of_a_segment_is_that_of_the_first_batch_that_has_it(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     for number, time in enumerate((5, 9, 7, 9)):
         append(segment, plain(at=BASE + number, timestamp=time))
@@ -146,7 +146,7 @@ def test_the_largest_time_is_that_of_any_batch_and_belongs_to_the_first_that_has
     assert (again.max_timestamp, again.offset_of_max_timestamp, again.first_timestamp) == (9, BASE + 1, 5)
 
 
-def test_a_segment_that_was_opened_goes_on_as_if_it_had_never_been_closed(disk: SimulatedDisk) -> None:
+def test_a_reopened_segment_continues_as_if_it_had_never_been_closed(disk: SimulatedDisk) -> None:
     filled(disk, 5).close()
     again = new_segment(disk, create=False)
     append(again, plain(2, at=BASE + 10, timestamp=NOW_MS + 3), plain(2, at=BASE + 12, timestamp=NOW_MS + 50))
@@ -169,14 +169,14 @@ def test_a_batch_fits_up_to_the_last_byte_of_segment_bytes(disk: SimulatedDisk) 
     assert not has_room(segment, size=401)
 
 
-def test_offsets_fit_as_far_as_the_indexes_can_count(disk: SimulatedDisk) -> None:
+def test_a_batch_fits_into_a_segment_if_its_last_offset_is_within_the_range_of_the_indexes(disk: SimulatedDisk) -> None:
     segment = filled(disk, 1)
     assert has_room(segment, last_offset=BASE + HUGE - 1)
     assert not has_room(segment, last_offset=BASE + HUGE)
     assert not has_room(new_segment(empty_disk()), last_offset=BASE + HUGE)
 
 
-def test_the_age_counts_from_the_first_batch_by_the_clock_of_the_records(disk: SimulatedDisk) -> None:
+def test_segment_age_counts_from_the_first_batch_by_the_timestamps_of_the_records(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_ms=1000)
     append(segment, plain(2, at=BASE, timestamps=(NOW_MS, NOW_MS + 7)))
     assert has_room(segment, time=NOW_MS + 1007, now=NOW_MS + 10**9)
@@ -184,14 +184,14 @@ def test_the_age_counts_from_the_first_batch_by_the_clock_of_the_records(disk: S
     assert has_room(segment, time=NOW_MS - 10**9)
 
 
-def test_a_later_batch_with_an_older_time_does_not_change_where_the_age_counts_from(disk: SimulatedDisk) -> None:
+def test_a_later_batch_with_an_older_timestamp_does_not_change_the_age_of_a_segment(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_ms=1000)
     append(segment, plain(at=BASE, timestamp=NOW_MS), plain(at=BASE + 1, timestamp=NOW_MS - 5000))
     assert has_room(segment, time=NOW_MS + 1000)
     assert not has_room(segment, time=NOW_MS + 1001)
 
 
-def test_without_times_the_age_goes_by_the_wall_clock(disk: SimulatedDisk) -> None:
+def test_the_age_of_a_segment_without_timestamps_goes_by_the_wall_clock(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_ms=1000)
     append(segment, plain(at=BASE, timestamp=-1))
     assert has_room(segment, time=NOW_MS + 10**9, now=NOW_MS + 1000)
@@ -218,7 +218,7 @@ def test_a_full_index_makes_the_segment_full(disk: SimulatedDisk) -> None:
     assert (segment.offset_index.entry_count, has_room(segment)) == (6, False)
 
 
-def test_the_time_index_keeps_room_for_the_entry_that_ends_it(disk: SimulatedDisk) -> None:
+def test_a_time_index_keeps_room_for_the_entry_that_is_added_when_its_segment_ends(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_index_bytes=12 * 3)
     number = 0
     while has_room(segment, time=NOW_MS + number):
@@ -230,7 +230,7 @@ def test_the_time_index_keeps_room_for_the_entry_that_ends_it(disk: SimulatedDis
     assert segment.time_index.entry_count == 2
 
 
-def test_an_opened_segment_knows_how_full_its_indexes_are(disk: SimulatedDisk) -> None:
+def test_a_reopened_segment_knows_how_full_its_indexes_are(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_index_bytes=24)
     append(segment, *(plain(at=BASE + number, timestamp=NOW_MS) for number in range(4)))
     assert not has_room(segment)
@@ -254,7 +254,7 @@ def test_every_offset_is_found_in_the_batch_that_holds_it(disk: SimulatedDisk, i
     assert segment.position_of(BASE + 30) == segment.size
 
 
-def test_an_offset_in_a_gap_is_answered_with_the_batch_behind_it(disk: SimulatedDisk) -> None:
+def test_an_offset_in_a_gap_is_found_as_the_batch_behind_the_gap(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     append(segment, plain(2, at=BASE), plain(2, at=BASE + 10), plain(2, at=BASE + 20))
     for offset, expected in ((BASE + 2, BASE + 10), (BASE + 9, BASE + 10), (BASE + 12, BASE + 20)):
@@ -263,7 +263,7 @@ def test_an_offset_in_a_gap_is_answered_with_the_batch_behind_it(disk: Simulated
         assert place.base_offset == expected
 
 
-def test_batches_larger_than_a_piece_of_the_scan_are_walked_too(disk: SimulatedDisk) -> None:
+def test_a_scan_reads_batches_larger_than_its_buffer(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     sizes = (100, 3_000_000, 90, 1_048_576, 70_000, 100)
     for number, size in enumerate(sizes):
@@ -273,7 +273,7 @@ def test_batches_larger_than_a_piece_of_the_scan_are_walked_too(disk: SimulatedD
     assert segment.next_offset() == BASE + len(sizes)
 
 
-def test_a_read_is_cut_at_max_bytes_and_the_first_batch_can_be_had_whole(disk: SimulatedDisk) -> None:
+def test_a_read_ends_at_max_bytes_unless_the_first_batch_is_requested_whole(disk: SimulatedDisk) -> None:
     segment = new_segment(disk)
     append(segment, *(plain(at=BASE + number, size=200) for number in range(5)))
     data = segment.read(BASE + 1, 450, segment.size, at_least_one_batch=False)
@@ -288,7 +288,9 @@ def test_a_read_is_cut_at_max_bytes_and_the_first_batch_can_be_had_whole(disk: S
 
 
 @pytest.mark.parametrize("interval", [0, 300, 10**6])
-def test_a_time_is_found_as_a_walk_through_all_records_finds_it(disk: SimulatedDisk, interval: int) -> None:
+def test_find_by_timestamp_of_a_segment_finds_the_same_record_as_a_linear_search(
+    disk: SimulatedDisk, interval: int
+) -> None:
     rng = Random(7)
     segment = new_segment(disk, index_interval_bytes=interval)
     times: dict[int, int] = {}
@@ -304,7 +306,7 @@ def test_a_time_is_found_as_a_walk_through_all_records_finds_it(disk: SimulatedD
             assert found is None or found.leader_epoch == 6
 
 
-def test_a_wrong_index_entry_is_noticed_and_the_index_made_anew(disk: SimulatedDisk) -> None:
+def test_a_wrong_index_entry_is_detected_and_the_index_is_rebuilt(disk: SimulatedDisk) -> None:
     for bit, byte in ((0, 3), (2, 2), (5, 7), (6, 6), (0, 5)):
         fresh = empty_disk()
         segment = filled(fresh, 50, records=2)
@@ -321,7 +323,7 @@ def test_a_wrong_index_entry_is_noticed_and_the_index_made_anew(disk: SimulatedD
         assert [*entries[:20], *entries[21:]] == [*right[:20], *right[21:]]
 
 
-def test_a_damaged_header_in_the_middle_is_an_error_and_never_a_silent_jump(disk: SimulatedDisk) -> None:
+def test_a_damaged_batch_header_in_the_middle_of_a_segment_raises_an_error(disk: SimulatedDisk) -> None:
     segment = filled(disk, 10)
     place = segment.find(BASE + 8)
     assert place is not None
@@ -354,7 +356,7 @@ def test_truncating_a_segment_keeps_whole_batches_below_the_offset_and_their_ind
     assert segment.next_offset() == BASE + 2 * kept
 
 
-def test_a_segment_that_was_truncated_to_nothing_ages_from_its_next_batch(disk: SimulatedDisk) -> None:
+def test_a_segment_that_was_truncated_to_zero_bytes_ages_from_its_next_batch(disk: SimulatedDisk) -> None:
     segment = new_segment(disk, segment_ms=1000)
     append(segment, plain(at=BASE, timestamp=NOW_MS))
     segment.truncate_to(BASE, segment.position_of(BASE))
@@ -435,7 +437,7 @@ def test_recovery_truncates_offsets_that_the_indexes_cannot_hold(disk: Simulated
     [b"\0" * 8, b"\0" * 24, b"\xff" * 8, b"\0\0\0\x09\x7f\xff\xff\xff", b"\0\0\0"],
     ids=["one zero entry", "zeros", "negative", "a position behind the end", "a piece of an entry"],
 )
-def test_an_offset_index_that_cannot_be_true_is_not_plausible(disk: SimulatedDisk, damage: bytes) -> None:
+def test_an_offset_index_with_impossible_entries_is_not_plausible(disk: SimulatedDisk, damage: bytes) -> None:
     segment = filled(disk, 5)
     segment.close()
     disk.open(INDEX).append(damage)
@@ -443,7 +445,7 @@ def test_an_offset_index_that_cannot_be_true_is_not_plausible(disk: SimulatedDis
 
 
 @pytest.mark.parametrize("damage", [b"\0" * 12, b"\xff" * 12, b"\0\0\0", b"\x7f" + b"\0" * 7 + b"\xff" * 4])
-def test_a_time_index_that_cannot_be_true_is_not_plausible(disk: SimulatedDisk, damage: bytes) -> None:
+def test_a_time_index_with_impossible_entries_is_not_plausible(disk: SimulatedDisk, damage: bytes) -> None:
     segment = filled(disk, 5)
     assert segment.indexes_are_plausible()
     segment.close()
@@ -454,7 +456,7 @@ def test_a_time_index_that_cannot_be_true_is_not_plausible(disk: SimulatedDisk, 
 # Its files.
 
 
-def test_renamed_files_stay_readable_and_growable_and_go_at_the_end(disk: SimulatedDisk) -> None:
+def test_segment_files_renamed_to_deleted_stay_readable_until_they_are_removed(disk: SimulatedDisk) -> None:
     segment = filled(disk, 5)
     segment.append_aborted(AbortedTransaction(1, BASE, BASE + 5, BASE + 6))
     data = segment.read(BASE, 10**6, segment.size, at_least_one_batch=True)
@@ -469,7 +471,7 @@ def test_renamed_files_stay_readable_and_growable_and_go_at_the_end(disk: Simula
     assert disk.list(DIRECTORY) == []
 
 
-def test_a_segment_without_aborted_transactions_has_no_file_for_them(disk: SimulatedDisk) -> None:
+def test_a_segment_without_aborted_transactions_has_no_transaction_index_file(disk: SimulatedDisk) -> None:
     segment = filled(disk, 2)
     assert segment.aborted_transactions() == []
     segment.sync()

@@ -48,7 +48,7 @@ def test_a_crash_within_a_call_stops_the_process_until_it_is_started_again() -> 
     disk.rename("/data/log", "/data/other")
 
 
-def test_no_handler_of_errors_survives_the_death_of_its_process() -> None:
+def test_a_simulated_crash_is_not_caught_by_handlers_of_exception() -> None:
     assert not issubclass(Crashed, Exception)
 
 
@@ -69,7 +69,7 @@ def test_a_crash_within_a_write_leaves_a_piece_of_any_length() -> None:
     assert lengths == {6, 7, 8, 9}
 
 
-def test_every_change_can_be_the_last_one() -> None:
+def test_a_crash_can_be_simulated_at_every_change_of_a_disk() -> None:
     def work(disk: SimulatedDisk) -> None:
         disk.make_directory("/data/topic-0")
         file = disk.open("/data/topic-0/log", create=True)
@@ -148,7 +148,7 @@ def test_the_nth_call_of_a_kind_on_a_path_fails() -> None:
         ("look_up", lambda disk, file: disk.free_bytes("/data")),
     ],
 )
-def test_every_kind_of_call_can_fail_and_then_has_done_nothing(
+def test_every_kind_of_disk_call_can_fail_and_a_failed_call_changes_nothing(
     kind: str, use: Callable[[SimulatedDisk, SimulatedFile], object]
 ) -> None:
     disk = disk_with(log=b"abc")
@@ -172,7 +172,7 @@ def test_a_torn_append_that_fails_is_truncated_again() -> None:
     assert [(call.kind, call.outcome) for call in disk.journal] == [("write", "failed"), ("truncate", "done")]
 
 
-def test_a_torn_write_shows_if_the_process_dies_in_it() -> None:
+def test_a_torn_write_is_in_the_file_if_the_process_dies_in_it() -> None:
     disk = disk_with(log=b"abc")
     disk.tear(keep=2, crash=True)
     with pytest.raises(Crashed):
@@ -213,7 +213,7 @@ def test_a_full_disk_takes_bytes_again_when_some_are_freed() -> None:
     assert disk.contents() == {"/data/log": b"ABC12345", "/data/new": b"12345"}
 
 
-def test_slow_calls_are_counted_without_a_wait() -> None:
+def test_delays_of_slow_calls_are_counted_without_waiting() -> None:
     disk = disk_with(log=b"abc")
     file = disk.open("/data/log")
     disk.record()
@@ -226,7 +226,7 @@ def test_slow_calls_are_counted_without_a_wait() -> None:
     assert [call.delay_ms for call in disk.journal] == [7, 57]
 
 
-def test_a_file_at_rest_decays_for_good() -> None:
+def test_flipped_bits_and_cut_files_survive_a_power_loss() -> None:
     disk = disk_with(log=b"abc", index=b"def")
     disk.flip_bit("/data/log", 1, bit=4)
     disk.cut("/data/index", 1)
@@ -235,7 +235,7 @@ def test_a_file_at_rest_decays_for_good() -> None:
     assert disk.contents() == {"/data/log": b"arc", "/data/index": b"d"}
 
 
-def test_healing_ends_all_faults() -> None:
+def test_heal_removes_all_faults_of_a_simulated_disk() -> None:
     disk = disk_with(log=b"abc")
     file = disk.open("/data/log")
     disk.fail("write", times=None)
@@ -256,7 +256,7 @@ def test_a_pooled_file_that_is_not_found_under_its_path_fails_at_once() -> None:
     assert caught.value.is_missing
 
 
-def test_a_file_with_two_writers_is_a_bug_of_the_caller() -> None:
+def test_appending_to_a_file_through_two_handles_is_an_assertion_error() -> None:
     disk = disk_with(log=b"abc")
     one, other = disk.open("/data/log"), disk.open("/data/log")
     one.read(0, 1)
@@ -288,7 +288,7 @@ def test_the_journal_tells_the_order_of_calls() -> None:
     assert disk.journal == [Call("open", "/data/checkpoint"), Call("write", "/data/checkpoint", position=3, size=3)]
 
 
-def test_the_same_seed_gives_the_same_disk() -> None:
+def test_simulated_disks_with_the_same_seed_have_the_same_content_after_a_power_loss() -> None:
     def run(seed: int | Random) -> dict[str, bytes]:
         disk = SimulatedDisk(seed)
         disk.make_directory("/data")
@@ -320,7 +320,7 @@ def test_files_are_as_old_as_the_clock_says() -> None:
     assert disk.modified_ms("/log") == 3000
 
 
-def test_the_disk_says_how_it_is() -> None:
+def test_repr_of_a_simulated_disk_shows_its_files_and_faults() -> None:
     disk = disk_with(log=b"abc")
     disk.fail("sync")
     assert repr(disk) == "<SimulatedDisk: 1 files, life 0, 1 faults>"

@@ -28,7 +28,7 @@ NEW = OLD.lower()
 # Content.
 
 
-def test_what_was_synced_survives_every_loss_of_power() -> None:
+def test_synced_bytes_survive_every_power_loss() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.append(NEW)
@@ -115,7 +115,7 @@ def test_a_synced_truncation_survives_a_power_loss() -> None:
     assert all(outcome == {"log": OLD[:100]} for outcome in after_power_loss(prepare, log=OLD))
 
 
-def test_a_sync_for_later_promises_only_what_was_written_before_it_was_asked_for() -> None:
+def test_a_deferred_sync_makes_durable_only_what_was_written_before_it_was_requested() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.append(b"before")
@@ -130,7 +130,7 @@ def test_a_sync_for_later_promises_only_what_was_written_before_it_was_asked_for
     assert {b"Xldbefore", b"XYdbeforeafter"} <= outcomes
 
 
-def test_a_sync_for_later_that_comes_too_late_undoes_nothing() -> None:
+def test_a_deferred_sync_that_runs_after_a_later_sync_does_not_restore_older_content() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.append(b"early")
@@ -169,7 +169,7 @@ def test_a_synced_file_whose_directory_was_not_synced_may_vanish() -> None:
     assert all(outcome in ({}, {"log": b"abc"}) for outcome in outcomes)
 
 
-def test_a_synced_name_says_nothing_about_the_content() -> None:
+def test_syncing_a_directory_does_not_make_the_content_of_its_files_durable() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         disk.open("/data/log", create=True).append(b"abc")
         disk.sync_directory("/data")
@@ -193,7 +193,7 @@ def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
     assert {"a": b"1", "b": b"2"} in outcomes
 
 
-def test_a_row_of_renames_leaves_the_file_under_one_of_its_names() -> None:
+def test_after_several_renames_a_power_loss_leaves_the_file_under_one_of_its_names() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         disk.rename("/data/a", "/data/b")
         disk.rename("/data/b", "/data/c")
@@ -236,7 +236,7 @@ def test_a_rename_between_directories_is_durable_once_either_is_synced() -> None
             assert list(disk.contents()) == ["/data/there/log"]
 
 
-def test_a_file_that_took_a_durable_name_is_not_driven_out_by_what_happened_before() -> None:
+def test_a_file_under_a_durable_name_is_not_replaced_by_an_older_file_after_a_power_loss() -> None:
     for seed in SEEDS:
         disk = disk_with(seed)
         disk.make_directory("/data/here")
@@ -337,7 +337,7 @@ def test_a_file_written_whole_but_not_durably_survives_the_death_of_the_process_
 # Syncs that lie or fail, and other worlds.
 
 
-def test_a_lying_sync_says_yes_and_loses_everything() -> None:
+def test_a_sync_that_is_configured_to_lie_reports_success_and_makes_nothing_durable() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         disk.lie_about_sync("*/log")
         file = disk.open("/data/log")
@@ -348,7 +348,7 @@ def test_a_lying_sync_says_yes_and_loses_everything() -> None:
     assert {b"abc", b"abcdef"} < outcomes
 
 
-def test_a_failed_sync_takes_the_lost_pages_for_clean_so_that_a_second_one_says_yes() -> None:
+def test_after_a_failed_sync_the_lost_pages_count_as_clean_and_a_second_sync_succeeds() -> None:
     def prepare(disk: SimulatedDisk) -> None:
         file = disk.open("/data/log")
         file.append(b"def")
@@ -362,7 +362,7 @@ def test_a_failed_sync_takes_the_lost_pages_for_clean_so_that_a_second_one_says_
     assert all(outcome == {"log": b"abc\0\0\0"} for outcome in after_power_loss(prepare, log=b"abc"))
 
 
-def test_a_copy_of_a_disk_goes_its_own_way() -> None:
+def test_changes_of_a_copied_simulated_disk_do_not_affect_the_original() -> None:
     disk = disk_with(log=OLD)
     disk.open("/data/log").append(NEW)
     outcomes = set()

@@ -50,7 +50,9 @@ def test_the_defaults_of_broker_and_topic_agree(name: str) -> None:
         ({"log.retention.ms": -2}, -1),
     ],
 )
-def test_the_finest_unit_that_is_set_decides(values: dict[str, Value], expected_ms: int) -> None:
+def test_retention_in_ms_is_preferred_to_minutes_and_minutes_to_hours(
+    values: dict[str, Value], expected_ms: int
+) -> None:
     assert log_config({}, Broker(values)).retention_ms == expected_ms
 
 
@@ -136,7 +138,7 @@ def test_a_stored_setting_that_makes_no_sense_is_passed_over_with_a_warning(capl
         {"compression.gzip.level": "-1"},
     ],
 )
-def test_what_kafka_allows_has_no_problem(configs: dict[str, str | None]) -> None:
+def test_topic_configs_that_kafka_allows_are_valid(configs: dict[str, str | None]) -> None:
     assert validate_topic_configs(configs) is None
 
 

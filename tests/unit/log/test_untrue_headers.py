@@ -62,7 +62,9 @@ def headers(log: PartitionLog) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("claim", CLAIMS)
 @pytest.mark.parametrize("times", [(-1, -1), (NOW_MS, NOW_MS + 4, NOW_MS + 2), (-1, NOW_MS), (0, 0)])
-def test_the_log_has_the_same_bytes_as_for_a_true_header(home: Home, claim: int, times: Sequence[int]) -> None:
+def test_a_batch_with_a_wrong_max_timestamp_is_stored_with_the_true_one(
+    home: Home, claim: int, times: Sequence[int]
+) -> None:
     log = home.open(SMALL)
     produce(log, claiming(claim, *times))
     expected = plain(len(times), timestamps=times, epoch=0)
@@ -126,7 +128,7 @@ def test_a_header_with_any_timestamp_keeps_records_of_now_for_half_their_retenti
         home.disk.remove_tree(home.directory)
 
 
-def test_a_follower_keeps_them_as_its_leader_does(home: Home) -> None:
+def test_a_follower_keeps_records_without_timestamps_as_long_as_its_leader(home: Home) -> None:
     leader = home.open(SMALL)
     for _ in range(7):
         produce(leader, without_times(size=200))
@@ -269,7 +271,7 @@ def test_a_count_that_the_bytes_cannot_hold_takes_no_offsets(home: Home, count: 
     assert (log.log_end_offset, read_offsets(log)) == (0, [])
 
 
-def test_a_producer_epoch_below_none_is_refused(home: Home) -> None:
+def test_a_producer_epoch_below_minus_one_is_refused(home: Home) -> None:
     log = home.open(SMALL)
     with pytest.raises(ProducerRefused) as refusal:
         produce(log, idempotent(5, 0, producer_epoch=-5))

@@ -119,7 +119,7 @@ def test_expired_segments_are_dropped_and_their_files_wait_for_readers() -> None
     run(scenario)
 
 
-def test_what_a_copy_dropped_before_it_took_the_place_of_its_original_is_removed_under_its_new_name() -> None:
+def test_segments_that_a_future_log_dropped_before_its_promotion_are_removed_after_it() -> None:
     async def scenario(world: World) -> None:
         directory = world.directories[1]
         future = directory.create_future("orders", 0, ID, Uuid.of(7), KEEP.but(retention_bytes=2000), NOW_MS)
@@ -159,7 +159,7 @@ def test_a_full_segment_is_synced_in_the_background() -> None:
     run(scenario)
 
 
-def test_silent_producers_are_forgotten() -> None:
+def test_expired_producers_are_removed_from_the_producer_state() -> None:
     async def scenario(world: World) -> None:
         log = world.create(0)
         produce(log, idempotent(1, 0, timestamp=NOW_MS))
@@ -259,7 +259,7 @@ def test_background_jobs_go_on_when_a_partition_is_deleted_meanwhile(job: str) -
     run(scenario)
 
 
-def test_retention_is_looked_at_soon_after_the_start_and_then_at_its_interval() -> None:
+def test_retention_is_checked_soon_after_the_start_and_then_at_its_interval() -> None:
     async def scenario(world: World) -> None:
         settings = UpkeepSettings(log_initial_task_delay_ms=30_000, log_retention_check_interval_ms=5 * MINUTE_MS)
         upkeep = Upkeep(world.disk, world.directories, world.clock, world.flusher, settings)
