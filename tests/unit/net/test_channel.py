@@ -91,7 +91,7 @@ def test_many_requests_share_one_connection_and_get_their_own_answers() -> None:
     run(peer, scenario)
 
 
-def test_a_request_goes_out_in_the_newest_version_that_both_speak() -> None:
+def test_a_request_is_sent_in_the_newest_version_that_both_sides_support() -> None:
     peer = Peer(newest=3)
 
     async def scenario(channel: Channel, listener: Listener) -> None:
@@ -128,7 +128,7 @@ def test_a_refused_connection_fails_and_the_next_request_tries_anew() -> None:
     asyncio.run(main())
 
 
-def test_a_late_answer_fails_every_request_that_waits_on_its_connection() -> None:
+def test_a_response_timeout_fails_every_request_that_waits_on_the_connection() -> None:
     peer = Peer()
     never: list[asyncio.Future[list[Buffer] | None]] = []
 
@@ -153,7 +153,7 @@ def test_a_late_answer_fails_every_request_that_waits_on_its_connection() -> Non
     run(peer, scenario)
 
 
-def test_a_reset_fails_what_waits_and_the_next_request_connects_anew() -> None:
+def test_a_connection_reset_fails_pending_requests_and_the_next_request_reconnects() -> None:
     peer = Peer()
     peer.answer = lambda *_: PendingFrames(asyncio.get_running_loop().create_future())
 
@@ -173,7 +173,7 @@ def test_a_reset_fails_what_waits_and_the_next_request_connects_anew() -> None:
 @pytest.mark.parametrize(
     "nonsense", [b"\x00\x00\x00\x04\x00\x00\x00\x63", b"\xff\xff\xff\xff", b"\x00\x00\x00\x01\x00"]
 )
-def test_nonsense_in_place_of_an_answer_fails_the_request(nonsense: bytes) -> None:
+def test_a_malformed_response_fails_its_request(nonsense: bytes) -> None:
     peer = Peer()
     peer.answer = lambda *_: [nonsense]
 
@@ -286,7 +286,7 @@ async def ask_for_groups(channel: Channel) -> str:
     return name_in(await channel.send(ListGroupsRequest(), 5, 10_000))
 
 
-def test_a_login_comes_before_the_first_request_of_a_connection_and_once() -> None:
+def test_a_channel_logs_in_once_before_the_first_request_of_a_connection() -> None:
     login = Login()
 
     async def scenario(channel: Channel, peer: Peer) -> None:
@@ -300,7 +300,7 @@ def test_a_login_comes_before_the_first_request_of_a_connection_and_once() -> No
     run_with_login(login, scenario)
 
 
-def test_a_login_that_fails_fails_the_request_and_the_next_one_tries_again() -> None:
+def test_a_failed_login_fails_the_request_and_the_next_request_logs_in_again() -> None:
     login = Login()
 
     async def scenario(channel: Channel, peer: Peer) -> None:
@@ -314,7 +314,7 @@ def test_a_login_that_fails_fails_the_request_and_the_next_one_tries_again() -> 
     run_with_login(login, scenario)
 
 
-def test_a_session_that_is_about_to_end_is_renewed_on_its_connection_before_the_next_request() -> None:
+def test_a_sasl_session_near_its_end_is_renewed_on_its_connection_before_the_next_request() -> None:
     login = Login(lifetime_ms=1)
 
     async def scenario(channel: Channel, peer: Peer) -> None:
@@ -330,7 +330,7 @@ def test_a_session_that_is_about_to_end_is_renewed_on_its_connection_before_the_
     run_with_login(login, scenario)
 
 
-def test_a_session_that_cannot_be_renewed_ends_its_connection() -> None:
+def test_a_sasl_session_that_cannot_be_renewed_ends_its_connection() -> None:
     login = Login(lifetime_ms=1)
 
     async def scenario(channel: Channel, peer: Peer) -> None:

@@ -82,7 +82,7 @@ def test_a_peer_reads_its_last_answer_though_it_has_sent_requests_that_are_not_s
     run(scenario())
 
 
-def test_requests_that_have_come_are_answered_before_the_end(run: Run) -> None:
+def test_a_closing_listener_answers_the_requests_that_it_has_received(run: Run) -> None:
     async def scenario() -> None:
         held = Held()
         listener = Listener("127.0.0.1", 0, held.serve)
@@ -101,7 +101,7 @@ def test_requests_that_have_come_are_answered_before_the_end(run: Run) -> None:
     run(scenario())
 
 
-def test_a_peer_that_keeps_its_side_open_does_not_hold_up_the_end(run: Run) -> None:
+def test_a_peer_that_keeps_its_side_open_does_not_delay_closing_the_listener(run: Run) -> None:
     async def scenario() -> None:
         held = Held()
         held.gate.set()
@@ -194,7 +194,7 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_an_idle_peer_that_does_not_read_its_answers_is_cut(run: Run) -> None:
+def test_an_idle_peer_that_does_not_read_its_answers_is_disconnected(run: Run) -> None:
     async def scenario() -> None:
         one = Unread()
         async with one.listener:
@@ -208,7 +208,7 @@ def test_an_idle_peer_that_does_not_read_its_answers_is_cut(run: Run) -> None:
     run(scenario())
 
 
-def test_a_peer_that_has_not_logged_in_and_does_not_read_its_answers_is_cut(run: Run) -> None:
+def test_an_unauthenticated_peer_that_does_not_read_its_answers_is_disconnected(run: Run) -> None:
     async def scenario() -> None:
         one = Unread()
         async with one.listener:

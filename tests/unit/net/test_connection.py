@@ -86,13 +86,13 @@ def served(*requests: bytes) -> Server:
     return server
 
 
-def test_pipelined_requests_are_given_in_order_and_answered_with_one_output() -> None:
+def test_pipelined_requests_are_served_in_order_and_answered_in_one_output() -> None:
     server = served(OTHER + b"1", OTHER + b"2", OTHER + b"3")
     assert server.turn() is READ
     assert server.output == b"1;2;3;"
 
 
-def test_a_frame_is_given_when_its_last_byte_has_come() -> None:
+def test_a_frame_is_delivered_when_its_last_byte_has_arrived() -> None:
     connection = Connection()
     stream = framed(OTHER + b"whole")
     for byte in stream[:-1]:
@@ -103,7 +103,7 @@ def test_a_frame_is_given_when_its_last_byte_has_come() -> None:
     assert body_of(connection.next_frame()) == OTHER + b"whole"
 
 
-def test_a_frame_is_a_view_of_the_receive_buffer_and_stays_good_until_its_answer() -> None:
+def test_a_frame_is_a_view_of_the_receive_buffer_and_stays_valid_until_its_answer() -> None:
     connection = Connection()
     feed(connection, framed(OTHER + b"later"))
     frame = connection.next_frame()
@@ -116,7 +116,7 @@ def test_a_frame_is_a_view_of_the_receive_buffer_and_stays_good_until_its_answer
     assert body_of(connection.next_frame()) == OTHER + bytes(200_000)
 
 
-def test_nothing_is_given_while_an_answer_is_owed() -> None:
+def test_the_next_request_is_not_delivered_while_an_answer_is_pending() -> None:
     server = served(OTHER + b"later", OTHER + b"behind")
     assert server.turn() is READ
     assert server.connection.is_in_progress
@@ -126,7 +126,7 @@ def test_nothing_is_given_while_an_answer_is_owed() -> None:
     assert not server.connection.is_in_progress
 
 
-def test_a_produce_that_waits_for_replicas_lets_produces_in_and_answers_leave_in_order() -> None:
+def test_further_produces_are_served_while_one_waits_for_replicas_and_answers_leave_in_order() -> None:
     server = served(
         PRODUCE + b"produce 1", PRODUCE + b"produce 2", PRODUCE + b"at once", PRODUCE + b"produce 3", OTHER + b"x"
     )
@@ -148,7 +148,7 @@ def test_a_request_of_another_api_waits_for_every_answer_before_it() -> None:
     assert server.seen[-1] == b"other"
 
 
-def test_a_produce_that_needs_its_frame_lets_no_other_in() -> None:
+def test_a_pending_produce_that_still_needs_its_frame_blocks_the_next_produce() -> None:
     server = served(PRODUCE + b"produce 1", PRODUCE + b"later", PRODUCE + b"produce 2")
     server.turn()
     assert server.settle(b"later") is None
@@ -157,7 +157,7 @@ def test_a_produce_that_needs_its_frame_lets_no_other_in() -> None:
     assert server.output == b"produce 1;later;"
 
 
-def test_a_producer_is_owed_a_bounded_number_of_answers() -> None:
+def test_a_connection_has_a_bounded_number_of_pending_produce_answers() -> None:
     server = served(*(PRODUCE + b"produce %d" % number for number in range(40)))
     server.turn()
     server.turn()
@@ -166,7 +166,7 @@ def test_a_producer_is_owed_a_bounded_number_of_answers() -> None:
     assert len(server.seen) == 33
 
 
-def test_a_bounded_number_of_requests_is_served_in_a_turn() -> None:
+def test_a_bounded_number_of_requests_is_served_before_other_connections_are_served() -> None:
     server = served(*(OTHER + b"%d" % number for number in range(33)))
     server.turn()
     assert (len(server.seen), server.connection.is_cut_short) == (32, True)
@@ -174,7 +174,7 @@ def test_a_bounded_number_of_requests_is_served_in_a_turn() -> None:
     assert (len(server.seen), server.connection.is_cut_short) == (33, False)
 
 
-def test_a_violation_closes_the_connection_behind_the_answers_to_what_came_before() -> None:
+def test_a_protocol_violation_closes_the_connection_after_the_earlier_requests_are_answered() -> None:
     server = served(OTHER + b"good", OTHER + b"bad", OTHER + b"never served")
     assert server.turn() is CLOSE
     assert server.output == b"good;"
@@ -182,7 +182,7 @@ def test_a_violation_closes_the_connection_behind_the_answers_to_what_came_befor
     assert server.seen == [b"good", b"bad"]
 
 
-def test_a_violation_waits_for_answers_that_are_owed() -> None:
+def test_a_protocol_violation_waits_for_pending_answers_before_it_closes_the_connection() -> None:
     server = served(PRODUCE + b"produce", PRODUCE + b"bad", PRODUCE + b"never served")
     assert server.turn() is not CLOSE
     assert server.settle(b"produce") is CLOSE
@@ -191,13 +191,13 @@ def test_a_violation_waits_for_answers_that_are_owed() -> None:
 
 
 @pytest.mark.parametrize("size", [-1, 1001, 0x7FFFFFFF])
-def test_an_impossible_size_is_a_violation_as_soon_as_it_is_there(size: int) -> None:
+def test_an_impossible_frame_size_is_a_violation_as_soon_as_it_is_received(size: int) -> None:
     server = Server(Connection(max_frame_bytes=1000))
     feed(server.connection, size.to_bytes(4, "big", signed=True))
     assert server.turn() is CLOSE
 
 
-def test_a_peer_that_does_not_read_is_neither_read_nor_served() -> None:
+def test_a_connection_whose_peer_does_not_read_is_neither_read_nor_served() -> None:
     server = served(OTHER + b"1", OTHER + b"2")
     server.connection.can_write = False
     assert server.turn() is PAUSE
@@ -207,7 +207,7 @@ def test_a_peer_that_does_not_read_is_neither_read_nor_served() -> None:
     assert server.output == b"1;2;"
 
 
-def test_large_answers_are_sent_before_the_turn_is_over() -> None:
+def test_large_answers_are_sent_before_the_turn_of_the_connection_ends() -> None:
     connection = Connection()
     feed(connection, framed(OTHER) * 3)
     large: list[Buffer] = [bytes(200_000)]
@@ -220,7 +220,7 @@ def test_large_answers_are_sent_before_the_turn_is_over() -> None:
     assert not connection.answer(large)
 
 
-def test_a_peer_that_sends_ahead_of_its_request_in_progress_is_read_up_to_a_limit() -> None:
+def test_a_connection_with_a_pending_answer_is_read_up_to_a_limit() -> None:
     server = served(OTHER + b"later")
     assert server.turn() is READ
     feed(server.connection, framed(OTHER + bytes(1 << 20)))
@@ -228,7 +228,7 @@ def test_a_peer_that_sends_ahead_of_its_request_in_progress_is_read_up_to_a_limi
     assert server.settle(b"later") is READ
 
 
-def test_a_draining_connection_serves_what_has_come_and_ends() -> None:
+def test_a_draining_connection_serves_the_received_requests_and_closes() -> None:
     server = served(OTHER + b"later", OTHER + b"behind", OTHER + b"half a frame")
     feed(server.connection, b"\0\0\0\x09half")
     server.turn()
@@ -257,7 +257,7 @@ class Refusing:
         assert memory_bytes <= 64 * 1024
 
 
-def test_a_muted_connection_serves_nothing_until_its_time_though_whole_requests_have_come() -> None:
+def test_a_muted_connection_serves_no_received_request_until_its_time_is_over() -> None:
     server = served(b"..first", b"..second")
     server.connection.mute(1_000)
     assert server.turn() is Step.MUTE
@@ -271,7 +271,7 @@ def test_a_muted_connection_serves_nothing_until_its_time_though_whole_requests_
     assert server.connection.active_at_ms == server.connection.finished_at_ms == 1_000
 
 
-def test_answers_that_are_owed_leave_while_the_connection_is_muted() -> None:
+def test_pending_answers_are_sent_while_the_connection_is_muted() -> None:
     server = served(b"pppproduce 1", b"pppproduce 2", b"pppproduce 3")
     server.connection.mute(0)
     server.connection.unmute(0)
@@ -285,7 +285,7 @@ def test_answers_that_are_owed_leave_while_the_connection_is_muted() -> None:
     assert server.seen == []
 
 
-def test_the_later_time_holds_where_a_connection_is_muted_twice() -> None:
+def test_a_connection_that_is_muted_twice_stays_muted_until_the_later_time() -> None:
     connection = Connection()
     connection.mute(500)
     connection.mute(2_000)
@@ -323,7 +323,7 @@ def test_a_connection_without_memory_to_read_into_waits_for_room() -> None:
     assert connection.frame_bytes() == 4 + 2 + 100_000
 
 
-def test_what_is_owed_to_a_peer_that_has_gone_is_handed_back_in_order() -> None:
+def test_a_lost_connection_returns_its_pending_answers_in_order() -> None:
     server = served(PRODUCE + b"produce 1", PRODUCE + b"at once", PRODUCE + b"produce 2")
     server.turn()
     assert list(server.connection.lose()) == [server.owed[b"produce 1"], server.owed[b"produce 2"]]
@@ -341,7 +341,7 @@ def test_before_authentication_other_apis_and_large_frames_are_violations() -> N
         assert server.output == b"token;"
 
 
-def test_after_authentication_everything_is_admitted() -> None:
+def test_all_apis_and_large_frames_are_admitted_after_authentication() -> None:
     server = Server(Connection())
     server.connection.admit_only(frozenset({0}), max_frame_bytes=100)
     feed(server.connection, framed(PRODUCE + b"later"))

@@ -44,7 +44,7 @@ def test_an_address_without_an_override_is_refused_where_the_limit_is_zero() -> 
         quota.enter("127.0.0.1", 0.0)
 
 
-def test_a_quiet_window_may_be_made_up_for_and_then_each_waits_for_its_turn() -> None:
+def test_an_unused_rate_window_allows_a_burst_of_connections_and_then_each_waits_for_its_turn() -> None:
     quota = ConnectionQuota(ConnectionLimits(max_creation_rate=5, window_s=2.0))
     assert [quota.enter("a", 100.0) for _ in range(10)] == pytest.approx([0.0] * 10, abs=1e-9)
     assert [quota.enter("a", 100.0) for _ in range(3)] == pytest.approx([0.2, 0.4, 0.6])
@@ -52,7 +52,7 @@ def test_a_quiet_window_may_be_made_up_for_and_then_each_waits_for_its_turn() ->
     assert quota.enter("a", 105.0) == 0.0
 
 
-def test_a_connection_that_would_wait_for_longer_than_a_client_does_is_refused_and_delays_no_other() -> None:
+def test_a_connection_that_would_wait_longer_than_a_client_does_is_refused_and_delays_no_other() -> None:
     quota = ConnectionQuota(ConnectionLimits(max_creation_rate=1, window_s=1.0))
     waits = [quota.enter("a", 0.0) for _ in range(1 + int(LONGEST_TURN_S))]
     assert waits[-1] == LONGEST_TURN_S
@@ -146,7 +146,7 @@ class Turns(ConnectionQuota):
         return self._early_s if self.count > 1 else 0.0
 
 
-def test_a_connection_that_comes_too_early_is_not_read_before_its_turn() -> None:
+def test_a_connection_over_the_creation_rate_is_not_read_before_its_turn() -> None:
     async def scenario(crowd: Crowd) -> None:
         (listener,) = crowd.listeners
         first, second = await crowd.connect(listener), await crowd.connect(listener)
@@ -158,7 +158,7 @@ def test_a_connection_that_comes_too_early_is_not_read_before_its_turn() -> None
     run(scenario, lambda: [[Turns(3600.0)]])
 
 
-def test_what_came_before_its_turn_does_not_end_the_pause_and_its_turn_ends_no_other() -> None:
+def test_a_connection_over_the_creation_rate_stays_paused_before_its_turn_and_while_its_peer_does_not_read() -> None:
     async def scenario(crowd: Crowd) -> None:
         (listener,) = crowd.listeners
         await crowd.connect(listener)
@@ -178,7 +178,7 @@ def test_what_came_before_its_turn_does_not_end_the_pause_and_its_turn_ends_no_o
     run(scenario, lambda: [[Turns(3600.0)]])
 
 
-def test_a_connection_that_came_too_early_is_served_when_its_turn_comes() -> None:
+def test_a_connection_over_the_creation_rate_is_served_when_its_turn_comes() -> None:
     async def scenario(crowd: Crowd) -> None:
         (listener,) = crowd.listeners
         early = [await crowd.connect(listener) for _ in range(5)]
@@ -188,7 +188,7 @@ def test_a_connection_that_came_too_early_is_served_when_its_turn_comes() -> Non
 
 
 @pytest.mark.parametrize("is_uvloop", [False, True])
-def test_a_connection_that_is_held_is_not_served_and_closed_when_its_time_is_over(is_uvloop: bool) -> None:
+def test_a_connection_that_is_held_is_not_served_and_is_closed_when_its_time_is_over(is_uvloop: bool) -> None:
     clock = ManualClock()
     asked: list[tuple[str, int]] = []
 

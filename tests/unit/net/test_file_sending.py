@@ -111,7 +111,7 @@ def expected(data: bytes) -> bytes:
     return b"before" + data[half:] + b"between" + data[:half] + b"behind"
 
 
-def test_a_reader_gets_ranges_of_files_in_their_order_and_the_next_answers_behind_them(
+def test_a_response_with_file_ranges_is_sent_in_order_and_before_the_next_responses(
     run: Run, descriptor: int, data: bytes
 ) -> None:
     async def scenario(listener: Listener) -> None:
@@ -144,7 +144,9 @@ def test_a_peer_that_does_not_read_keeps_one_piece_of_its_answer_in_memory(descr
         runner.run(scenario())
 
 
-def test_ranges_do_not_overtake_what_the_transport_has_to_send(run: Run, descriptor: int, data: bytes) -> None:
+def test_file_ranges_are_not_sent_before_the_buffered_bytes_of_the_transport(
+    run: Run, descriptor: int, data: bytes
+) -> None:
     async def scenario(listener: Listener) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         writer.write(b"\0\0\0\5small")
@@ -168,7 +170,7 @@ def test_ranges_do_not_overtake_what_the_transport_has_to_send(run: Run, descrip
     run(serve_ranges(descriptor), scenario)
 
 
-def test_a_connection_is_cut_whose_answer_is_lost_and_no_other(
+def test_a_connection_whose_file_range_cannot_be_read_is_aborted_and_no_other(
     run: Run, descriptor: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(listener: Listener) -> None:
@@ -187,7 +189,7 @@ def test_a_connection_is_cut_whose_answer_is_lost_and_no_other(
     assert [record.message for record in caplog.records if "its answer cannot be sent" in record.message]
 
 
-def test_a_listener_that_closes_sends_the_rest_of_an_answer(new_loop: NewLoop, descriptor: int, data: bytes) -> None:
+def test_a_closing_listener_sends_the_rest_of_a_response(new_loop: NewLoop, descriptor: int, data: bytes) -> None:
     async def main() -> None:
         async with asyncio.timeout(TIMEOUT_S):
             async with Listener("127.0.0.1", 0, serve_ranges(descriptor), drain_seconds=TIMEOUT_S) as listener:

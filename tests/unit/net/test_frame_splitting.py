@@ -56,13 +56,13 @@ def test_frames_across_chunks_come_out_whole(size: int) -> None:
     assert found == [b"first", b"", b"the second"]
 
 
-def test_an_empty_frame_is_a_frame() -> None:
+def test_an_empty_frame_is_delivered() -> None:
     reader = FrameReader()
     reader.feed(framed(b"") + framed(b"x"))
     assert frames_of(reader) == [b"", b"x"]
 
 
-def test_feeding_nothing_changes_nothing() -> None:
+def test_feeding_no_bytes_to_a_frame_reader_changes_nothing() -> None:
     reader = FrameReader()
     reader.feed(b"")
     assert reader.next_frame() is None
@@ -77,7 +77,7 @@ def test_a_frame_may_be_as_large_as_the_limit_and_no_larger() -> None:
         reader.next_frame()
 
 
-def test_the_limit_is_kafkas_unless_said_otherwise() -> None:
+def test_the_frame_size_limit_is_that_of_apache_kafka_by_default() -> None:
     assert FrameReader().max_frame_bytes == DEFAULT_MAX_FRAME_BYTES == 104_857_600
 
 
@@ -100,7 +100,7 @@ def test_an_impossible_size_is_a_violation_as_soon_as_its_four_bytes_are_there(s
         reader.next_frame()
 
 
-def test_after_a_violation_the_reader_says_so_for_ever() -> None:
+def test_a_frame_reader_raises_again_after_a_protocol_violation() -> None:
     reader = FrameReader()
     reader.feed(b"\xff\xff\xff\xff" + framed(b"good"))
     with pytest.raises(ProtocolViolation):
@@ -118,7 +118,7 @@ def test_frames_before_a_violation_are_delivered() -> None:
         reader.next_frame()
 
 
-def test_nothing_is_allocated_on_the_word_of_a_peer() -> None:
+def test_a_frame_reader_allocates_no_memory_for_an_announced_frame_size() -> None:
     reader = FrameReader()
     tracemalloc.start()
     try:

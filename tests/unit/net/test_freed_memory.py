@@ -30,7 +30,7 @@ def told_and_faults(what: str) -> tuple[str, int]:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
-def test_memory_that_was_freed_is_there_for_the_next_answer() -> None:
+def test_freed_memory_is_used_for_the_next_response() -> None:
     told, kept = told_and_faults("keep")
     assert told == "True"
     _, given_back = told_and_faults("leave")

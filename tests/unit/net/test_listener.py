@@ -58,7 +58,7 @@ def test_pipelined_frames_are_answered_in_order() -> None:
     run(echo, scenario)
 
 
-def test_nothing_more_is_taken_while_an_answer_is_awaited() -> None:
+def test_the_listener_serves_no_further_request_while_a_response_is_pending() -> None:
     gate: list[asyncio.Future[list[Buffer] | None]] = []
     seen: list[bytes] = []
 
@@ -107,7 +107,7 @@ class Producers:
             await self.came.wait()
 
 
-def test_what_is_sent_ahead_is_served_while_an_acknowledgement_is_awaited_and_answered_in_its_turn() -> None:
+def test_pipelined_produces_are_served_while_one_is_pending_and_are_answered_in_order() -> None:
     serve = Producers()
 
     async def scenario(listener: Listener) -> None:
@@ -122,7 +122,7 @@ def test_what_is_sent_ahead_is_served_while_an_acknowledgement_is_awaited_and_an
     run(serve, scenario)
 
 
-def test_a_request_of_another_api_waits_for_every_acknowledgement_before_it() -> None:
+def test_a_request_of_another_api_waits_for_every_pending_produce_before_it() -> None:
     serve = Producers()
 
     async def scenario(listener: Listener) -> None:
@@ -141,7 +141,7 @@ def test_a_request_of_another_api_waits_for_every_acknowledgement_before_it() ->
     run(serve, scenario)
 
 
-def test_a_producer_is_owed_a_bounded_number_of_answers() -> None:
+def test_a_listener_keeps_a_bounded_number_of_pending_produces_per_connection() -> None:
     serve = Producers()
 
     async def scenario(listener: Listener) -> None:
@@ -157,7 +157,7 @@ def test_a_producer_is_owed_a_bounded_number_of_answers() -> None:
     run(serve, scenario)
 
 
-def test_what_is_owed_is_paid_before_a_violation_closes_the_connection() -> None:
+def test_a_pending_produce_is_answered_before_a_violation_closes_the_connection() -> None:
     serve = Producers()
 
     async def scenario(listener: Listener) -> None:
@@ -172,7 +172,7 @@ def test_what_is_owed_is_paid_before_a_violation_closes_the_connection() -> None
     run(serve, scenario)
 
 
-def test_the_bytes_of_a_frame_stay_good_until_its_answer_is_there() -> None:
+def test_the_bytes_of_a_frame_stay_valid_until_its_response_is_sent() -> None:
     gate: list[tuple[asyncio.Future[None], memoryview]] = []
     asked = asyncio.Event()
 
@@ -200,7 +200,7 @@ def test_the_bytes_of_a_frame_stay_good_until_its_answer_is_there() -> None:
     run(serve, scenario)
 
 
-def test_a_violation_closes_its_connection_with_one_line_and_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_violation_logs_one_line_and_closes_only_its_own_connection(caplog: pytest.LogCaptureFixture) -> None:
     def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         if bytes(data[start:end]) == b"bad":
             raise ProtocolViolation("this is bad")
@@ -221,7 +221,7 @@ def test_a_violation_closes_its_connection_with_one_line_and_no_other(caplog: py
     assert record.getMessage().endswith("this is bad; the connection is closed")
 
 
-def test_what_came_before_a_violation_is_answered_before_the_connection_closes() -> None:
+def test_requests_before_a_violation_are_answered_before_the_connection_closes() -> None:
     def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         if bytes(data[start:end]) == b"bad":
             raise ProtocolViolation("this is bad")
@@ -256,7 +256,7 @@ class SlowTransport(asyncio.Transport):
         return self.is_closed
 
 
-def test_nothing_behind_a_violation_is_served_while_the_last_answers_leave() -> None:
+def test_requests_behind_a_violation_are_not_served_while_the_last_responses_are_sent() -> None:
     seen: list[bytes] = []
 
     def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
@@ -301,7 +301,7 @@ def test_a_peer_that_does_not_read_is_not_served_beyond_a_bounded_amount() -> No
     run(serve, scenario)
 
 
-def test_leaving_waits_for_the_answer_in_progress_and_then_closes() -> None:
+def test_closing_a_listener_waits_for_the_pending_response() -> None:
     async def main() -> None:
         gate: asyncio.Future[list[Buffer] | None] = asyncio.get_running_loop().create_future()
         asked = asyncio.Event()
@@ -327,7 +327,9 @@ def test_leaving_waits_for_the_answer_in_progress_and_then_closes() -> None:
     asyncio.run(main())
 
 
-def test_a_mistake_of_ours_costs_one_connection_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_exception_closes_one_connection_and_is_passed_to_on_bug(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     def serve(connection: Connection, data: bytearray, start: int, end: int) -> list[Buffer] | Pending | None:
         body = bytes(data[start:end])
         if body == b"at once":

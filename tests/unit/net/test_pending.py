@@ -58,7 +58,7 @@ class Room:
             self.waiting.pop().ready()
 
 
-def test_a_pending_answer_is_made_behind_everything_that_came_with_the_request_that_made_it_ready() -> None:
+def test_a_pending_response_is_built_after_all_requests_that_arrived_with_the_one_that_completed_it() -> None:
     room = Room()
 
     async def scenario(listener: Listener) -> None:
@@ -75,7 +75,7 @@ def test_a_pending_answer_is_made_behind_everything_that_came_with_the_request_t
     run(room, scenario)
 
 
-def test_a_pending_answer_leaves_in_the_turn_of_the_loop_that_brought_the_request() -> None:
+def test_a_pending_response_is_sent_in_the_turn_of_the_event_loop_that_completed_it() -> None:
     room, turns = Room(), []
 
     async def scenario(listener: Listener) -> None:
@@ -106,7 +106,7 @@ def test_a_pending_answer_leaves_in_the_turn_of_the_loop_that_brought_the_reques
     assert turns == ["answered", "next turn"]
 
 
-def test_what_was_sent_behind_a_waiting_request_is_served_after_its_answer() -> None:
+def test_requests_behind_a_pending_one_are_served_after_its_response() -> None:
     room = Room()
 
     async def scenario(listener: Listener) -> None:
@@ -125,7 +125,7 @@ def test_what_was_sent_behind_a_waiting_request_is_served_after_its_answer() -> 
     run(room, scenario)
 
 
-def test_a_pending_answer_whose_reader_has_gone_is_cancelled_and_ready_changes_nothing() -> None:
+def test_a_pending_response_whose_connection_has_ended_is_cancelled() -> None:
     room = Room()
 
     async def scenario(listener: Listener) -> None:
@@ -145,7 +145,7 @@ def test_a_pending_answer_whose_reader_has_gone_is_cancelled_and_ready_changes_n
 
 
 @pytest.mark.parametrize("problem", [ProtocolViolation("nonsense"), KeyError("a mistake of ours")])
-def test_a_pending_answer_that_cannot_be_made_costs_its_own_connection_and_no_other(problem: Exception) -> None:
+def test_an_exception_while_a_pending_response_is_built_closes_its_own_connection_only(problem: Exception) -> None:
     room = Room()
 
     def fail() -> bytes:

@@ -37,7 +37,7 @@ def framed(body: bytes) -> bytes:
     cuts=st.lists(st.integers(1, 5000), max_size=30),
     release=st.booleans(),
 )
-def test_frames_come_out_as_they_went_in_however_they_arrive(
+def test_frames_are_received_unchanged_however_their_bytes_arrive(
     bodies: list[bytes], cuts: list[int], release: bool
 ) -> None:
     buffer, found = ReceiveBuffer(), []
@@ -65,7 +65,7 @@ def test_a_frame_in_use_is_not_overwritten_by_what_arrives_next() -> None:
     assert take(buffer) == bytes(3 * INITIAL_BYTES)
 
 
-def test_a_frame_is_writable_in_place() -> None:
+def test_a_frame_can_be_modified_in_place() -> None:
     buffer = ReceiveBuffer()
     put(buffer, framed(b"stamp me"))
     frame = buffer.take_frame()
@@ -83,14 +83,14 @@ def test_an_impossible_size_is_refused_before_anything_is_allocated_for_it(size:
         buffer.take_frame()
 
 
-def test_memory_follows_the_bytes_that_came_and_not_the_size_that_was_announced() -> None:
+def test_the_receive_buffer_grows_with_the_received_bytes_and_not_with_the_announced_size() -> None:
     buffer = ReceiveBuffer()
     put(buffer, (90 * 1024 * 1024).to_bytes(4, "big") + bytes(10))
     assert buffer.take_frame() is None
     assert len(buffer.space()) < 2 * INITIAL_BYTES
 
 
-def test_a_buffer_that_a_large_frame_has_grown_is_given_back() -> None:
+def test_a_receive_buffer_that_grew_for_a_large_frame_is_released() -> None:
     buffer = ReceiveBuffer()
     put(buffer, framed(bytes(5 * 1024 * 1024)))
     assert take(buffer) is not None
@@ -115,7 +115,7 @@ def test_a_steady_stream_of_large_frames_settles_in_one_buffer_with_room_for_two
     assert len(used[5]) >= 2 * len(body)
 
 
-def test_waiting_bytes_go_to_the_front_once_no_frame_before_them_is_in_use() -> None:
+def test_received_bytes_move_to_the_front_of_the_buffer_once_no_earlier_frame_is_in_use() -> None:
     buffer = ReceiveBuffer()
     put(buffer, framed(bytes(INITIAL_BYTES - 100)) + framed(b"half of this is here")[:12])
     taken = buffer.take_frame()

@@ -93,7 +93,7 @@ async def connections_wait(room: ReceiveRoom, count: int) -> None:
     await until(lambda: room.waiting_count >= count)
 
 
-def test_half_requests_together_take_no_more_than_the_limit_and_one_request() -> None:
+def test_incomplete_requests_take_at_most_the_limit_and_one_request_of_memory() -> None:
     room = ReceiveRoom(16 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -110,7 +110,7 @@ def test_half_requests_together_take_no_more_than_the_limit_and_one_request() ->
     assert room.taken_bytes == 0
 
 
-def test_half_requests_that_wait_for_room_are_all_served_in_the_end() -> None:
+def test_incomplete_requests_that_wait_for_memory_are_all_served_in_the_end() -> None:
     room = ReceiveRoom(4 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -129,7 +129,7 @@ def test_half_requests_that_wait_for_room_are_all_served_in_the_end() -> None:
     assert room.taken_bytes == 0
 
 
-def test_requests_of_usual_size_go_on_while_large_ones_wait() -> None:
+def test_requests_of_usual_size_are_served_while_large_ones_wait_for_memory() -> None:
     room = ReceiveRoom(16 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -148,7 +148,7 @@ def test_requests_of_usual_size_go_on_while_large_ones_wait() -> None:
     run(room, scenario)
 
 
-def test_memory_that_idle_connections_keep_is_taken_back_when_a_request_needs_it() -> None:
+def test_memory_of_idle_connections_is_reclaimed_when_a_request_needs_it() -> None:
     room = ReceiveRoom(8 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -172,7 +172,7 @@ def test_memory_that_idle_connections_keep_is_taken_back_when_a_request_needs_it
     assert room.taken_bytes == 0
 
 
-def test_a_connection_that_has_sent_one_large_request_keeps_nothing_of_it() -> None:
+def test_a_connection_releases_the_memory_of_a_large_request_after_it() -> None:
     room = ReceiveRoom()
 
     async def scenario(listener: Listener) -> None:
@@ -192,7 +192,7 @@ def test_a_connection_that_has_sent_one_large_request_keeps_nothing_of_it() -> N
     run(room, scenario)
 
 
-def test_a_connection_that_keeps_others_waiting_for_long_is_closed_and_the_others_are_served(
+def test_a_connection_that_makes_others_wait_too_long_for_memory_is_closed_and_the_others_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     room = ReceiveRoom(4 * MIB)
@@ -223,7 +223,7 @@ def test_a_connection_that_keeps_others_waiting_for_long_is_closed_and_the_other
     run(room, scenario)
 
 
-def test_a_connection_that_waits_in_line_for_room_is_not_closed_with_the_slow_ones(
+def test_a_connection_that_waits_for_memory_is_not_closed_with_the_slow_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It holds some memory, and has sent all of its request."""
@@ -248,7 +248,9 @@ def test_a_connection_that_waits_in_line_for_room_is_not_closed_with_the_slow_on
 
 
 @pytest.mark.parametrize("behind_it", [b"", USUAL_BYTES.to_bytes(4, "big") + b"next"], ids=["nothing", "the next one"])
-def test_a_connection_that_waits_for_room_goes_on_when_requests_of_usual_size_have_ended(behind_it: bytes) -> None:
+def test_a_connection_that_waits_for_memory_is_read_again_when_requests_of_usual_size_have_ended(
+    behind_it: bytes,
+) -> None:
     room = ReceiveRoom(8 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -270,7 +272,7 @@ def test_a_connection_that_waits_for_room_goes_on_when_requests_of_usual_size_ha
     assert room.taken_bytes == 0
 
 
-def test_a_connection_that_waits_for_its_answer_is_not_closed_for_being_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_with_a_pending_response_is_not_closed_for_being_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     room = ReceiveRoom(4 * MIB)
     parked: list[asyncio.Future[list[Buffer] | None]] = []
 
@@ -305,7 +307,7 @@ def test_a_connection_that_waits_for_its_answer_is_not_closed_for_being_slow(mon
     run(room, scenario, park_the_first)
 
 
-def test_a_connection_that_goes_on_for_another_reason_waits_no_longer() -> None:
+def test_a_connection_that_resumes_after_a_pause_does_not_wait_for_memory_any_more() -> None:
     room = ReceiveRoom(4 * MIB)
 
     async def scenario(listener: Listener) -> None:
@@ -359,7 +361,7 @@ def test_a_request_of_usual_size_does_not_wait_behind_a_large_one() -> None:
     assert room.waiting_count == 1
 
 
-def test_a_connection_behind_one_that_goes_is_asked_for_room() -> None:
+def test_when_a_waiting_connection_closes_the_next_one_gets_the_memory() -> None:
     room = ReceiveRoom(16 * MIB)
     crowd = [Wanting(room, 2 * MIB) for _ in range(9)]
     first, second = Wanting(room, LARGE_BYTES), Wanting(room, 3 * MIB)
@@ -371,7 +373,7 @@ def test_a_connection_behind_one_that_goes_is_asked_for_room() -> None:
     assert not room.is_short
 
 
-def test_a_connection_that_stands_behind_one_that_waits_no_longer_is_asked_at_once() -> None:
+def test_when_a_connection_stops_waiting_for_memory_the_next_one_gets_it_at_once() -> None:
     room = ReceiveRoom(16 * MIB)
     crowd = [Wanting(room, 2 * MIB) for _ in range(9)]
     first, second = Wanting(room, LARGE_BYTES), Wanting(room, 3 * MIB)

@@ -151,7 +151,7 @@ def test_pipelined_frames_are_answered_in_order(run: Run) -> None:
     run(scenario, server_tls())
 
 
-def test_principal_is_the_name_in_the_certificate(run: Run) -> None:
+def test_the_tls_principal_is_the_name_in_the_client_certificate(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
         assert await ask(await connect(listener, AUTHORITY.vouch("ana")), b"who am I") == b"User:CN=ana"
         assert await ask(await connect(listener), b"who am I") == b"User:ANONYMOUS"
@@ -210,7 +210,7 @@ def test_a_session_of_tls_1_2_is_not_resumed_with_a_certificate_that_has_expired
     assert "expired" in caplog.text
 
 
-def test_a_peer_whose_name_is_refused_is_closed(run: Run) -> None:
+def test_a_tls_client_whose_principal_is_refused_is_disconnected(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
         with pytest.raises((asyncio.IncompleteReadError, OSError)):
             await ask(await connect(listener, AUTHORITY.vouch("nobody")), b"who am I")
@@ -218,7 +218,9 @@ def test_a_peer_whose_name_is_refused_is_closed(run: Run) -> None:
     run(scenario, server_tls(client_auth="required"))
 
 
-def test_plain_text_and_noise_end_the_connection_at_once(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tls_listener_disconnects_a_peer_that_sends_plain_text_or_noise_at_once(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(listener: Listener) -> None:
         for noise in (framed(b"who am I"), b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(70_000)):
             reader, writer = await dial(listener)
@@ -251,7 +253,7 @@ def test_a_listener_that_closes_sends_close_notify(run: Run) -> None:
     assert [one.result() for one in reading] == [b"", b""]
 
 
-def test_a_peer_that_says_goodbye_is_answered_in_kind(run: Run) -> None:
+def test_a_tls_listener_answers_close_notify_with_close_notify(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
         def part() -> None:
             context = client_context(settings_of(None))
@@ -268,7 +270,7 @@ def test_a_peer_that_says_goodbye_is_answered_in_kind(run: Run) -> None:
     run(scenario, server_tls())
 
 
-def test_new_connections_take_a_new_certificate_and_old_ones_go_on(run: Run) -> None:
+def test_new_connections_use_a_new_certificate_and_open_ones_continue(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
         old = await connect(listener)
         other = AUTHORITY.vouch("broker, renewed")
@@ -285,7 +287,7 @@ def test_new_connections_take_a_new_certificate_and_old_ones_go_on(run: Run) -> 
 # Limits.
 
 
-def test_a_handshake_that_is_not_done_in_time_is_given_up(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tls_handshake_that_exceeds_its_time_limit_is_aborted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshakes, "_SWEEP_MS", 20)
 
     async def scenario(listener: Listener) -> None:
@@ -302,7 +304,7 @@ def test_a_handshake_that_is_not_done_in_time_is_given_up(run: Run, monkeypatch:
     run(scenario, server_tls())
 
 
-def test_of_too_many_handshakes_the_oldest_is_given_up_and_an_honest_client_gets_in(
+def test_when_there_are_too_many_handshakes_the_oldest_is_aborted_and_an_honest_client_connects(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshakes, "MAX_AT_ONCE", 20)
@@ -334,7 +336,7 @@ def test_a_peer_that_sends_on_without_finishing_its_handshake_is_closed(
     run(scenario, server_tls())
 
 
-def test_one_step_of_one_handshake_is_made_in_a_turn_of_the_loop() -> None:
+def test_one_handshake_step_is_made_per_turn_of_the_event_loop() -> None:
     steps: list[int] = []
 
     class Counted:
@@ -382,7 +384,7 @@ async def ask_over_a_channel(listener: Listener, client: TlsSettings, host: str 
         channel.close()
 
 
-def test_a_channel_speaks_tls_and_shows_its_certificate(run: Run) -> None:
+def test_a_channel_uses_tls_and_presents_its_certificate(run: Run) -> None:
     principals: list[str] = []
 
     async def scenario(listener: Listener) -> None:
@@ -426,7 +428,7 @@ def test_a_channel_to_a_listener_without_tls_fails_at_once(run: Run) -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="the system has no such option")
-def test_the_end_of_a_handshake_is_acknowledged_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_message_of_a_handshake_is_acknowledged_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or a client with Nagle's algorithm would wait 40 ms before its first request."""
     options: list[tuple[int, ...]] = []
     is_set = asyncio.Event()

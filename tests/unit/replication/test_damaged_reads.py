@@ -40,7 +40,9 @@ def test_a_fetch_reports_damage_for_the_damaged_partition_alone(monkeypatch: pyt
         stage.run(scene(stage))
 
 
-def test_a_disk_that_fails_while_the_answer_is_made_goes_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_while_a_fetch_response_is_built_takes_the_log_directory_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         node = stage.nodes[1]

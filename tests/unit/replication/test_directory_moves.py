@@ -177,7 +177,7 @@ def test_the_bytes_of_a_moved_log_are_those_of_the_original() -> None:
     play(scene)
 
 
-def test_a_moved_log_keeps_producers_epochs_and_offsets_that_no_batch_tells() -> None:
+def test_a_moved_log_keeps_its_log_start_offset_and_producers() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         now_ms = rig.clock.now_ms()
@@ -203,7 +203,7 @@ def test_a_moved_log_keeps_producers_epochs_and_offsets_that_no_batch_tells() ->
     play(scene)
 
 
-def test_a_move_is_held_to_its_rate() -> None:
+def test_a_move_between_log_directories_keeps_to_its_throttle() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(100, size=1_000)
@@ -288,7 +288,7 @@ def test_a_log_that_restarts_at_another_offset_is_copied_from_its_start() -> Non
     play(scene, rate=100_000)
 
 
-def test_retention_that_is_faster_than_the_copy_leaves_nothing_out() -> None:
+def test_a_move_copies_all_remaining_records_if_retention_overtakes_the_copy() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(40)
@@ -344,7 +344,7 @@ def test_a_topic_with_the_longest_name_moves_and_survives() -> None:
 
 
 @pytest.mark.parametrize("kind", ["write", "sync", "sync_directory"])
-def test_a_disk_that_fails_under_the_copy_leaves_the_original_alone(kind: Any) -> None:
+def test_an_error_of_the_target_disk_during_the_copy_does_not_affect_the_original(kind: Any) -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(20)
@@ -361,7 +361,7 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_original_alone(kind: Any) -
     play(scene)
 
 
-def test_a_disk_that_fails_under_the_original_takes_the_replica() -> None:
+def test_an_error_of_the_source_disk_of_a_move_takes_the_replica_offline() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(20)
@@ -374,9 +374,7 @@ def test_a_disk_that_fails_under_the_original_takes_the_replica() -> None:
     play(scene)
 
 
-def test_a_disk_that_fails_in_the_middle_of_the_swap_takes_the_replica_and_the_controller_is_told_where_it_was() -> (
-    None
-):
+def test_an_error_of_the_target_disk_during_the_swap_takes_the_replica_offline_and_reports_its_directory() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(20)
@@ -393,7 +391,7 @@ def test_a_disk_that_fails_in_the_middle_of_the_swap_takes_the_replica_and_the_c
     play(scene)
 
 
-def test_while_a_disk_refuses_to_end_an_interrupted_swap_no_empty_replica_takes_its_place() -> None:
+def test_no_empty_replica_is_created_while_a_disk_error_prevents_the_end_of_an_interrupted_swap() -> None:
     async def scene(rig: Rig) -> None:
         rig.start()
         rig.fill(20)
@@ -458,7 +456,7 @@ def test_a_broker_that_stops_keeps_the_copies_of_unfinished_moves() -> None:
 
 
 @pytest.mark.parametrize("how", ["process", "power"])
-def test_a_move_goes_on_without_loss_wherever_the_broker_died(how: str) -> None:
+def test_a_move_continues_without_loss_after_a_crash_of_the_broker_at_any_step(how: str) -> None:
     """Within every fourth call that changes something on the disks, from the request to the end of the move."""
     nth = 1
     while _dies_at(nth, how):

@@ -11,7 +11,7 @@ def test_a_follower_truncates_to_the_end_of_the_common_epoch() -> None:
     assert truncation_offset(follower, 7, 2, 1, 3) == 3
 
 
-def test_within_one_epoch_the_shorter_log_decides() -> None:
+def test_a_follower_in_the_leaders_epoch_truncates_to_the_shorter_of_both_logs() -> None:
     follower = LeaderEpochCache([(1, 0)])
     assert truncation_offset(follower, 9, 2, 1, 6) == 6
 
@@ -22,12 +22,12 @@ def test_a_follower_without_the_leaders_epoch_truncates_to_the_end_of_the_larges
     assert truncation_offset(follower, 12, 6, 3, 10) == 8
 
 
-def test_what_is_committed_may_lie_above_the_known_high_watermark_and_is_kept() -> None:
+def test_a_follower_keeps_records_of_a_common_epoch_above_its_high_watermark() -> None:
     follower = LeaderEpochCache([(1, 0), (2, 8)])
     assert truncation_offset(follower, 10, 3, 1, 8) == 8
 
 
-def test_logs_without_a_common_epoch_share_nothing() -> None:
+def test_a_follower_without_a_common_epoch_truncates_to_the_end_of_the_leaders_epoch() -> None:
     follower = LeaderEpochCache([(5, 20)])
     assert truncation_offset(follower, 30, 25, 2, 10) == 10
 

@@ -45,7 +45,7 @@ def ended(services: Any, epoch: int) -> int:
     return int(offset_for_leader_epoch.handle(services, context(4), request).topics[0].partitions[0].error_code)
 
 
-def test_list_offsets_and_offset_for_leader_epoch_fence_in_both_directions() -> None:
+def test_list_offsets_and_offset_for_leader_epoch_refuse_older_and_newer_leader_epochs() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         node = stage.nodes[1]

@@ -155,7 +155,7 @@ def test_a_fetch_as_replica_is_refused_on_a_listener_of_clients() -> None:
         stage.run(scene(stage))
 
 
-def test_a_client_without_cluster_action_gets_no_session_of_a_follower() -> None:
+def test_a_client_without_the_cluster_action_right_gets_no_follower_fetch_session() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         authorizer = Authorizer()
@@ -183,7 +183,7 @@ def test_a_client_without_cluster_action_gets_no_session_of_a_follower() -> None
         stage.run(scene(stage))
 
 
-def test_a_fetch_of_no_replica_or_of_an_earlier_broker_epoch_does_not_move_the_high_watermark() -> None:
+def test_a_fetch_by_a_non_replica_or_with_a_stale_broker_epoch_does_not_move_the_high_watermark() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         partition = leader.partition
@@ -201,7 +201,7 @@ def test_a_fetch_of_no_replica_or_of_an_earlier_broker_epoch_does_not_move_the_h
         stage.run(scene(stage))
 
 
-def test_leader_epochs_fence_in_both_directions() -> None:
+def test_a_fetch_with_an_older_or_newer_leader_epoch_is_refused() -> None:
     async def scene(stage: Stage) -> None:
         leader = await alone(stage)
         assert ask(leader, request(leader_epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -229,7 +229,7 @@ def test_a_fetch_of_a_diverging_log_is_answered_with_the_diverging_epoch() -> No
         stage.run(scene(stage))
 
 
-def test_consumers_read_from_followers_up_to_what_those_know_to_be_committed() -> None:
+def test_consumers_read_from_a_follower_up_to_the_high_watermark_that_it_knows() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         assert (await stage.produce(stage.nodes[1], 3))[0] == ErrorCode.NONE

@@ -58,7 +58,7 @@ def first(plan: FetchPlan) -> Wanted:
     return plan.wanted[0]
 
 
-def test_a_session_goes_on_with_the_next_epoch_and_no_other() -> None:
+def test_a_fetch_session_accepts_only_the_next_session_epoch() -> None:
     table = sessions()
     session_id = begin(table).session_id
     assert table.plan(request(session_id, 1), VERSION, 0).error is ErrorCode.NONE
@@ -66,7 +66,7 @@ def test_a_session_goes_on_with_the_next_epoch_and_no_other() -> None:
     assert table.plan(request(session_id + 1, 1), VERSION, 0).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_partitions_are_forgotten_by_an_incremental_fetch_alone() -> None:
+def test_forgotten_topics_are_applied_in_incremental_fetches_only() -> None:
     """In Apache Kafka FullFetchContext and SessionlessFetchContext do not look at `forgotten_topics_data`."""
     table = sessions()
 
@@ -90,7 +90,7 @@ def test_a_fetch_session_of_one_replica_is_unknown_to_another() -> None:
     assert table.plan(request(session_id, 1), VERSION, 0, 2).error is ErrorCode.NONE
 
 
-def test_a_follower_takes_the_place_of_a_consumer_and_a_consumer_only_of_an_idle_one() -> None:
+def test_a_followers_fetch_session_evicts_a_consumers_and_a_consumers_evicts_only_idle_consumers() -> None:
     table = sessions(slots=1)
     consumer = begin(table).session_id
     assert begin(table, now_ms=1).session_id == 0
@@ -133,7 +133,7 @@ def test_consumers_have_a_bounded_number_of_partitions_in_their_sessions(monkeyp
     assert (len(table), table.partition_count) == (0, 0)
 
 
-def test_partitions_of_a_session_that_ends_or_makes_room_are_counted_no_more() -> None:
+def test_partitions_of_a_closed_or_evicted_fetch_session_are_not_counted_any_more() -> None:
     table = sessions(slots=1)
     one = table.plan(request(0, 0, 1, 2, 3), VERSION, 0)
     table.plan(request(0, 0, 1, 2), VERSION, EVICTION_MS)

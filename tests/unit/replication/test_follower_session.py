@@ -20,7 +20,7 @@ def told(session: FollowerSession, **positions: Position) -> tuple[list[int], li
     )
 
 
-def test_the_first_fetch_names_everything_and_the_next_only_what_has_changed() -> None:
+def test_the_first_fetch_names_all_partitions_and_the_next_only_changed_ones() -> None:
     session = FollowerSession()
     assert session.epoch == 0
     assert told(session, a=START, b=START) == ([0, 1], [])
@@ -32,14 +32,14 @@ def test_the_first_fetch_names_everything_and_the_next_only_what_has_changed() -
     assert told(session, a=START, b=START._replace(fetch_offset=7)) == ([], [])
 
 
-def test_a_new_leader_epoch_is_told() -> None:
+def test_an_incremental_fetch_names_a_partition_whose_leader_epoch_has_changed() -> None:
     session = FollowerSession()
     told(session, a=START)
     session.apply_response(ErrorCode.NONE, 5)
     assert told(session, a=START._replace(leader_epoch=4)) == ([0], [])
 
 
-def test_a_partition_that_is_not_followed_any_more_is_forgotten() -> None:
+def test_an_incremental_fetch_forgets_a_partition_that_is_not_followed_any_more() -> None:
     session = FollowerSession()
     told(session, a=START, b=START)
     session.apply_response(ErrorCode.NONE, 5)
@@ -69,14 +69,14 @@ def test_a_follower_opens_a_new_session_when_the_leader_has_evicted_its_own() ->
     assert told(session, a=START) == ([0], [])
 
 
-def test_without_a_session_every_fetch_names_everything() -> None:
+def test_without_a_fetch_session_every_fetch_names_all_partitions() -> None:
     session = FollowerSession()
     for _ in range(3):
         assert told(session, a=START, b=START) == ([0, 1], [])
         session.apply_response(ErrorCode.NONE, 0)
 
 
-def test_the_epoch_begins_again_at_one_after_the_largest() -> None:
+def test_the_session_epoch_wraps_around_to_one_after_the_largest_value() -> None:
     session = FollowerSession()
     told(session, a=START)
     session.apply_response(ErrorCode.NONE, 5)

@@ -60,7 +60,7 @@ def test_the_high_watermark_waits_for_a_caught_up_follower_that_may_join() -> No
     assert in_sync.high_watermark(110, 110, 1, 6, LAG_MS, none_eligible) == 110
 
 
-def test_the_leader_counts_itself_up_to_the_given_offset() -> None:
+def test_the_high_watermark_is_at_most_the_offset_up_to_which_the_leader_counts_itself() -> None:
     in_sync = leading(isr=(1,))
     assert in_sync.high_watermark(110, 103, 1, 0, LAG_MS, none_eligible) == 103
 
@@ -116,7 +116,7 @@ def test_a_proposed_isr_names_the_broker_epochs_of_its_replicas() -> None:
         (105, 105, True),
     ],
 )
-def test_a_follower_joins_at_the_high_watermark_and_the_start_of_the_epoch(
+def test_a_follower_joins_the_isr_from_the_high_watermark_and_the_start_of_the_leader_epoch_on(
     offset: int, high_watermark: int, joins: bool
 ) -> None:
     in_sync = leading(isr=(1, 2), end=100)
@@ -136,7 +136,7 @@ def test_one_isr_change_is_in_flight_at_a_time() -> None:
     assert in_sync.propose_leaving(100, LAG_MS * 9, LAG_MS, BROKER_EPOCH) is None
 
 
-def test_a_follower_that_is_always_a_little_behind_is_caught_up_all_the_same() -> None:
+def test_a_follower_that_is_always_a_little_behind_counts_as_caught_up() -> None:
     in_sync = leading()
     for second in range(1, 60):
         # Every time it has what the leader had at its last fetch.
@@ -145,7 +145,7 @@ def test_a_follower_that_is_always_a_little_behind_is_caught_up_all_the_same() -
     assert in_sync.propose_leaving(700, 59_000, LAG_MS, BROKER_EPOCH) is None
 
 
-def test_a_follower_that_fetches_but_never_catches_up_leaves() -> None:
+def test_a_follower_that_fetches_but_never_catches_up_leaves_the_isr() -> None:
     in_sync = leading()
     for second in range(1, 13):
         fetch(in_sync, 2, 100 + 10 * second, 100 + 10 * second, now_ms=1000 * second)
@@ -221,7 +221,7 @@ def test_an_answer_to_an_isr_change_is_ignored_after_newer_metadata() -> None:
     assert in_sync.isr == (1,)
 
 
-def test_the_low_watermark_waits_for_every_live_follower_to_say_where_it_starts() -> None:
+def test_the_low_watermark_is_unknown_until_every_live_follower_has_reported_its_log_start() -> None:
     in_sync = leading()
     assert in_sync.low_watermark(40, lambda _: True) == UNKNOWN
     in_sync.followers[2].log_start_offset = 40

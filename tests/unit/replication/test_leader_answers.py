@@ -49,7 +49,7 @@ def list_one(node: Node, timestamp: int, *, replica: int = -1, version: int = 11
     return answer.error_code, answer.offset
 
 
-def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_what_is_committed() -> None:
+def test_a_new_leader_does_not_answer_list_offsets_latest_before_its_high_watermark_has_reached_its_epoch() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         assert (await stage.produce(stage.nodes[1], 3))[0] == ErrorCode.NONE
@@ -71,7 +71,7 @@ def test_a_new_leader_does_not_tell_the_latest_offset_before_it_knows_what_is_co
     play(scene)
 
 
-def test_an_epoch_that_has_written_nothing_ends_where_the_log_does() -> None:
+def test_the_end_offset_of_an_epoch_without_records_is_the_log_end() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         assert (await stage.produce(stage.nodes[1], 3))[0] == ErrorCode.NONE

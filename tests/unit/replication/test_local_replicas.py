@@ -80,7 +80,7 @@ def test_a_log_of_another_topic_with_that_name_is_renamed_to_a_stray_and_kept() 
     play(scene)
 
 
-def test_a_replica_of_a_topic_that_is_gone_is_a_stray_and_removed() -> None:
+def test_a_replica_of_a_deleted_topic_is_removed_as_a_stray() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         node = stage.nodes[2]
@@ -151,7 +151,7 @@ def test_a_failed_disk_ends_leadership_wakes_waiting_requests_and_calls_the_list
     play(scene)
 
 
-def test_a_follower_whose_disk_fails_stops_alone() -> None:
+def test_a_disk_error_of_a_follower_stops_only_that_follower() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         third = stage.nodes[3]
@@ -168,7 +168,7 @@ def test_a_follower_whose_disk_fails_stops_alone() -> None:
     play(scene)
 
 
-def test_a_follower_that_was_away_while_the_leader_deleted_begins_where_the_leader_does() -> None:
+def test_a_follower_that_missed_deleted_records_restarts_at_the_leaders_log_start() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         stage.nodes[3].crash()

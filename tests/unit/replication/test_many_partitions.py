@@ -140,7 +140,7 @@ def test_a_topic_that_is_deleted_and_created_anew_meanwhile_leaves_nothing_of_th
     play(scene)
 
 
-def test_a_restart_finds_all_of_them_and_what_was_written() -> None:
+def test_a_restart_finds_all_partitions_and_their_records() -> None:
     async def scene(rig: Rig) -> None:
         rig.replicas.apply(image_of(1, topic_of()), [TOPIC_ID], ())
         await rig.until_created()

@@ -62,7 +62,7 @@ class Follower:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_next_fetch_tells_every_change_of_a_quiet_partition(seed: int) -> None:
+def test_the_next_fetch_reports_every_change_of_a_quiet_partition(seed: int) -> None:
     chance = Random(seed)
 
     async def scene(stage: Stage) -> None:

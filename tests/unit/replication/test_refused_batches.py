@@ -34,7 +34,7 @@ def refused(data: memoryview) -> RefusedBatches:
     return made
 
 
-def test_batches_behind_a_refused_one_get_its_error_until_it_comes_again() -> None:
+def test_batches_after_a_refused_batch_get_its_error_until_the_refused_batch_is_sent_again() -> None:
     known, producers = refused(idempotent(PRODUCER, 5, 2)), states(idempotent(PRODUCER, 0, 5))
     for sequence in (7, 8, 9):
         assert known.error_after_refused_batch(idempotent(PRODUCER, sequence), producers, NOW_MS) is NOT_ENOUGH
@@ -42,7 +42,7 @@ def test_batches_behind_a_refused_one_get_its_error_until_it_comes_again() -> No
     assert not known
 
 
-def test_a_second_refusal_behind_the_first_leaves_the_first() -> None:
+def test_refusing_a_later_batch_keeps_the_first_refused_batch() -> None:
     known = refused(idempotent(PRODUCER, 5))
     known.note(idempotent(PRODUCER, 6), NOT_ENOUGH, states(idempotent(PRODUCER, 0, 5)), NOW_MS)
     assert (
@@ -52,7 +52,7 @@ def test_a_second_refusal_behind_the_first_leaves_the_first() -> None:
 
 
 @pytest.mark.parametrize("later_ms", [0, FORGOTTEN_AFTER_MS], ids=["appended meanwhile", "long ago"])
-def test_a_refusal_that_is_over_does_not_hide_the_next_one(later_ms: int) -> None:
+def test_a_settled_or_expired_refusal_does_not_hide_the_next_refusal(later_ms: int) -> None:
     known = refused(idempotent(PRODUCER, 7))
     # It had been appended after all, or it is not known what became of it.
     producers = states(idempotent(PRODUCER, 0, 8)) if not later_ms else states()
@@ -61,7 +61,7 @@ def test_a_refusal_that_is_over_does_not_hide_the_next_one(later_ms: int) -> Non
     assert known.error_after_refused_batch(idempotent(PRODUCER, 8), producers, NOW_MS + later_ms) is None
 
 
-def test_a_producer_that_nothing_is_known_of_is_not_taken_in_the_middle() -> None:
+def test_a_batch_after_a_refused_first_batch_of_an_unknown_producer_is_refused() -> None:
     known = refused(idempotent(PRODUCER, 0))
     assert known.error_after_refused_batch(idempotent(PRODUCER, 1), states(), NOW_MS) is NOT_ENOUGH
 
@@ -71,13 +71,13 @@ def test_refused_sequences_wrap_around() -> None:
     assert known.error_after_refused_batch(idempotent(PRODUCER, 0), states(), NOW_MS) is NOT_ENOUGH
 
 
-def test_a_repetition_of_what_was_appended_before_is_let_through() -> None:
+def test_a_duplicate_of_a_batch_before_the_refused_one_is_accepted() -> None:
     known = refused(idempotent(PRODUCER, 5))
     assert known.error_after_refused_batch(idempotent(PRODUCER, 4), states(idempotent(PRODUCER, 0, 5)), NOW_MS) is None
     assert known, "the refused one is still missing"
 
 
-def test_a_producer_that_gave_the_batch_up_is_judged_after_as_many_as_it_has_in_flight() -> None:
+def test_a_producer_that_skips_its_refused_batch_is_accepted_after_max_in_flight_requests() -> None:
     known, producers = refused(idempotent(PRODUCER, 5)), states(idempotent(PRODUCER, 0, 5))
     said = [
         known and known.error_after_refused_batch(idempotent(PRODUCER, 6), producers, NOW_MS)
@@ -95,7 +95,7 @@ def test_a_producer_that_gave_the_batch_up_is_judged_after_as_many_as_it_has_in_
     ],
     ids=["another epoch", "the leader between has taken it"],
 )
-def test_a_refusal_that_is_over_refuses_nothing(batch: memoryview, producers: ProducerState) -> None:
+def test_a_settled_refusal_refuses_no_further_batches(batch: memoryview, producers: ProducerState) -> None:
     known = refused(idempotent(PRODUCER, 5))
     assert known.error_after_refused_batch(batch, producers, NOW_MS) is None
     assert not known
@@ -109,7 +109,7 @@ def test_a_refusal_concerns_no_other_producer_and_no_batch_without_a_sequence() 
     assert list(known) == [PRODUCER]
 
 
-def test_a_partition_remembers_few_refused_batches_and_not_for_long() -> None:
+def test_a_partition_keeps_a_bounded_number_of_refused_batches_for_a_limited_time() -> None:
     known = RefusedBatches()
     for producer in range(2 * MAX_PRODUCERS):
         known.note(idempotent(producer, 0), NOT_ENOUGH, states(), NOW_MS)
@@ -136,7 +136,7 @@ def send(node: Node, sequence: int, acks: int = -1) -> ErrorCode | None:
     return ErrorCode.of(answer.responses[0].partition_responses[0].error_code)
 
 
-def test_a_leader_that_has_enough_replicas_again_keeps_the_order_of_what_was_sent_ahead() -> None:
+def test_a_leader_that_has_enough_replicas_again_keeps_the_order_of_pipelined_batches() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         leader = stage.leader()
@@ -160,7 +160,7 @@ def test_a_leader_that_has_enough_replicas_again_keeps_the_order_of_what_was_sen
         stage.run(scene(stage))
 
 
-def test_a_broker_that_hears_late_that_it_leads_keeps_the_order_as_well() -> None:
+def test_a_broker_that_learns_late_of_its_leadership_keeps_the_order_of_pipelined_batches() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         follower = stage.nodes[2]

@@ -125,7 +125,7 @@ def test_a_follower_that_truncated_its_log_gets_the_high_watermark_without_new_r
         stage.run(scene(stage))
 
 
-def test_a_leader_that_is_killed_is_followed_by_one_that_has_everything_that_was_acknowledged() -> None:
+def test_the_successor_of_a_killed_leader_has_every_acknowledged_record() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         acknowledged = 0

@@ -36,7 +36,9 @@ def test_a_throttle_keeps_unused_bytes_of_one_second() -> None:
 @pytest.mark.parametrize(
     ("throttled", "expected"), [(("*",), True), (("3:1",), True), (("3:2", "1:1"), False), ((), False)]
 )
-def test_a_topic_names_the_replicas_that_are_throttled(throttled: tuple[str, ...], expected: bool) -> None:
+def test_the_throttled_replicas_of_a_topic_are_parsed_from_its_config(
+    throttled: tuple[str, ...], expected: bool
+) -> None:
     assert names_replica(throttled, partition=3, broker_id=1) == expected
 
 

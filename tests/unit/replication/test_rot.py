@@ -33,7 +33,9 @@ def flip(node: Node, number: int, byte: int, bit: int) -> None:
 
 @pytest.mark.parametrize("number", [1, BATCHES - 1])
 @pytest.mark.parametrize(("byte", "bit"), DAMAGES)
-def test_a_replica_whose_disk_has_changed_a_bit_is_equal_to_its_leader_again(number: int, byte: int, bit: int) -> None:
+def test_a_follower_whose_disk_has_flipped_a_bit_becomes_equal_to_its_leader_again(
+    number: int, byte: int, bit: int
+) -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         for _ in range(BATCHES):

@@ -82,7 +82,7 @@ def error_of(pending: WaitingProduce) -> int:
     return response.responses[0].partition_responses[0].error_code
 
 
-def test_a_produce_that_waits_for_replicas_has_no_task_and_lets_the_next_in() -> None:
+def test_a_produce_that_waits_for_replicas_creates_no_task_and_allows_the_next_request() -> None:
     async def scene(stage: Stage) -> None:
         before = len(asyncio.all_tasks())
         _, _, pending = await waiting_produce(stage)
@@ -107,7 +107,7 @@ def test_a_produce_is_ready_in_the_very_call_that_moves_the_high_watermark() -> 
     play(scene)
 
 
-def test_a_produce_whose_time_is_up_says_so_though_its_batch_may_be_replicated_later() -> None:
+def test_a_produce_that_times_out_is_answered_request_timed_out_though_its_batch_may_be_replicated_later() -> None:
     async def scene(stage: Stage) -> None:
         stage.isolate(2)
         stage.isolate(3)
@@ -122,7 +122,7 @@ def test_a_produce_whose_time_is_up_says_so_though_its_batch_may_be_replicated_l
     play(scene)
 
 
-def test_a_produce_whose_connection_has_ended_is_not_called_any_more() -> None:
+def test_a_produce_whose_connection_has_ended_leaves_the_purgatory_without_a_callback() -> None:
     async def scene(stage: Stage) -> None:
         _, partition, pending = await waiting_produce(stage)
         called: list[object] = []
