@@ -50,7 +50,7 @@ def test_every_api_that_is_declared_to_be_served_has_one_file_and_one_row() -> N
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names)
-def test_a_file_holds_what_its_row_names(row: ApiRow[Any]) -> None:
+def test_the_module_of_an_api_defines_the_handlers_that_its_row_names(row: ApiRow[Any]) -> None:
     module = import_module(f"pessoa.broker.apis.{row.key.name.lower()}")
     assert module.__doc__ is not None
     assert module.__doc__.startswith(f"{row.key.title}: ")
@@ -61,14 +61,16 @@ def test_a_file_holds_what_its_row_names(row: ApiRow[Any]) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names)
-def test_versions_are_declared_and_all_that_are_served_are_advertised(row: ApiRow[Any]) -> None:
+def test_served_versions_of_an_api_are_declared_and_advertised(row: ApiRow[Any]) -> None:
     declared = row.key.request.versions
     assert set(row.versions.each()) <= set(declared.each())
     assert set(row.versions.each()) <= set(row.advertised.each())
 
 
 @pytest.mark.parametrize("row", ROWS, ids=names)
-def test_what_reaches_a_controller_is_decided_there_and_what_is_checked_can_be_refused(row: ApiRow[Any]) -> None:
+def test_apis_that_reach_a_controller_have_a_controller_handler_and_authorised_apis_can_be_refused(
+    row: ApiRow[Any],
+) -> None:
     comes_to_controller = row.is_forwarded or row.controller_channel is not None
     is_checked = bool(row.authorised or row.authorised_on_controller)
     assert (comes_to_controller or is_checked) == is_refusable(row)

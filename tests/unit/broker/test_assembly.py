@@ -59,9 +59,7 @@ def api_versions(version: int, correlation_id: int = 7) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_it_tells_which_apis_it_serves_in_every_version_of_api_versions(
-    broker: tuple[LoggedProcess, int], version: int
-) -> None:
+def test_a_broker_answers_api_versions_in_every_version(broker: tuple[LoggedProcess, int], version: int) -> None:
     with connected(broker[1]) as connection:
         connection.sendall(api_versions(version))
         data = answer(connection)
@@ -127,21 +125,23 @@ def test_a_silent_connection_with_half_a_frame_does_not_hold_up_others(broker: t
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_cleanly_when_told_to(broker: tuple[LoggedProcess, int], number: signal.Signals) -> None:
+def test_a_broker_exits_with_code_0_on_sigterm_and_sigint(
+    broker: tuple[LoggedProcess, int], number: signal.Signals
+) -> None:
     process, port = broker
     with connected(port) as connection:
         assert process.stop(number) == 0
         assert connection.recv(1) == b""
 
 
-def test_a_taken_port_gives_one_sentence_and_exit_code_1(broker: tuple[LoggedProcess, int], tmp_path: Path) -> None:
+def test_a_port_in_use_gives_one_error_line_and_exit_code_1(broker: tuple[LoggedProcess, int], tmp_path: Path) -> None:
     second = subprocess.run(command(tmp_path / "second", broker[1]), capture_output=True, text=True, timeout=TIMEOUT_S)
     assert second.returncode == 1
     assert "cannot listen" in second.stderr
     assert "Traceback" not in second.stderr
 
 
-def test_metadata_that_is_damaged_gives_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+def test_damaged_metadata_gives_one_error_line_and_exit_code_1(tmp_path: Path) -> None:
     metadata = tmp_path / "broker" / "__cluster_metadata-0"
     metadata.mkdir(parents=True)
     (metadata.parent / "meta.properties").write_text(
@@ -155,7 +155,7 @@ def test_metadata_that_is_damaged_gives_one_sentence_and_exit_code_1(tmp_path: P
         assert "Traceback" not in run.stderr
 
 
-def test_a_start_waits_for_a_broker_that_is_still_at_work_in_its_directory(
+def test_a_broker_waits_at_its_start_for_another_that_still_uses_its_log_directory(
     broker: tuple[LoggedProcess, int], tmp_path: Path
 ) -> None:
     first, _ = broker
@@ -165,7 +165,9 @@ def test_a_start_waits_for_a_broker_that_is_still_at_work_in_its_directory(
         second.wait_for(" is ready")
 
 
-def test_a_broker_that_waits_for_a_directory_can_be_stopped(broker: tuple[LoggedProcess, int], tmp_path: Path) -> None:
+def test_a_broker_that_waits_for_a_log_directory_can_be_stopped(
+    broker: tuple[LoggedProcess, int], tmp_path: Path
+) -> None:
     with LoggedProcess(command(tmp_path / "broker", 0), tmp_path / "second.log") as second:
         second.wait_for("another broker is at work in")
         assert second.stop() == 0

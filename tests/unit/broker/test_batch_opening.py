@@ -50,7 +50,9 @@ def unkeyed(count: int) -> memoryview:
         ),
     ],
 )
-def test_a_batch_that_takes_long_to_read_is_not_read_on_the_loop(batch: Callable[[], memoryview]) -> None:
+def test_a_batch_that_takes_long_to_validate_is_not_validated_on_the_event_loop(
+    batch: Callable[[], memoryview],
+) -> None:
     data = batch()
     with pytest.raises(CostlyBatch):
         check_produced(data, RULES, NOW_MS, VERSION)
@@ -58,7 +60,7 @@ def test_a_batch_that_takes_long_to_read_is_not_read_on_the_loop(batch: Callable
     assert check_produced(opened.view, RULES, NOW_MS, VERSION, is_opened=True).records_count == opened.records_count
 
 
-def test_timestamps_that_take_long_to_read_are_not_read_on_the_loop() -> None:
+def test_timestamps_that_take_long_to_read_are_not_read_on_the_event_loop() -> None:
     """A header that is not believed opens the batches of any topic."""
     data = keyed(1, codec=Codec.ZSTD, value=bytes(2 << 20))
     day_ms = 24 * 60 * 60 * 1000
@@ -67,7 +69,7 @@ def test_timestamps_that_take_long_to_read_are_not_read_on_the_loop() -> None:
     assert open_produced(data, AppendRules(), NOW_MS + day_ms).records_count == 1
 
 
-def test_a_batch_that_unpacks_to_more_than_is_allowed_is_refused_by_the_thread() -> None:
+def test_a_batch_that_decompresses_to_more_than_the_limit_is_refused_by_the_thread() -> None:
     data = keyed(1, codec=Codec.ZSTD, value=bytes(129 << 20))
     with pytest.raises(CostlyBatch):
         check_produced(data, RULES, NOW_MS, VERSION)
@@ -104,7 +106,7 @@ async def answers(stage: Stage, reply: Any) -> list[tuple[int, int]]:
     return [(one.error_code, one.base_offset) for one in response.responses[0].partition_responses]
 
 
-def test_a_produce_with_a_batch_that_is_opened_in_a_thread_is_answered_whole_and_in_order() -> None:
+def test_a_produce_whose_batch_is_validated_in_a_thread_is_answered_completely_and_in_order() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         reply = await asked(stage, keyed(MANY), keyed(3), unkeyed(MANY), keyed(MANY, codec=Codec.ZSTD))
@@ -122,7 +124,7 @@ def test_a_produce_with_a_batch_that_is_opened_in_a_thread_is_answered_whole_and
     play(scene)
 
 
-def test_a_batch_that_is_opened_in_a_thread_is_refused_if_the_leader_has_moved_meanwhile() -> None:
+def test_a_batch_that_is_validated_in_a_thread_is_refused_if_leadership_has_changed_meanwhile() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         reply = await asked(stage, keyed(MANY))
@@ -134,7 +136,7 @@ def test_a_batch_that_is_opened_in_a_thread_is_refused_if_the_leader_has_moved_m
     play(scene)
 
 
-def test_a_batch_that_has_to_be_compressed_anew_and_is_large_is_compressed_in_the_thread() -> None:
+def test_a_large_batch_that_must_be_recompressed_is_compressed_in_a_thread() -> None:
     async def scene(stage: Stage) -> None:
         await stage.start()
         reply = await asked(stage, keyed(1, codec=Codec.ZSTD, value=bytes(3 << 20)))
@@ -146,6 +148,6 @@ def test_a_batch_that_has_to_be_compressed_anew_and_is_large_is_compressed_in_th
     play(scene, LogConfig(compression_type="gzip"))
 
 
-def test_small_batches_are_read_at_once() -> None:
+def test_small_batches_are_validated_on_the_event_loop() -> None:
     assert check_produced(keyed(100, codec=Codec.ZSTD), RULES, NOW_MS, VERSION).records_count == 100
     assert check_produced(plain(timestamp=NOW_MS), AppendRules(), NOW_MS, VERSION).records_count == 1

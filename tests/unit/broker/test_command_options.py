@@ -16,7 +16,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("argv", PLAIN)
-def test_options_that_are_written_plainly_are_read_as_argparse_reads_them(argv: list[str]) -> None:
+def test_simple_options_are_parsed_without_argparse_to_the_same_result(argv: list[str]) -> None:
     read = _parser().parse_args(argv)
     assert read_plainly(argv) == CommandOptions(read.config, read.set, read.cluster_id, read.add_scram)
 
@@ -24,15 +24,15 @@ def test_options_that_are_written_plainly_are_read_as_argparse_reads_them(argv: 
 @pytest.mark.parametrize(
     "argv", [["--help"], ["--set"], ["--set=a=b"], ["--conf", "x"], ["--set", "--config"], ["--set", "-1"], ["a", "b"]]
 )
-def test_whatever_else_there_is_goes_to_argparse(argv: list[str]) -> None:
+def test_other_options_are_left_to_argparse(argv: list[str]) -> None:
     assert read_plainly(argv) is None
 
 
-def test_argparse_reads_what_is_not_written_plainly() -> None:
+def test_argparse_parses_options_that_are_not_simple() -> None:
     assert read_options(["--set=a=b", "--conf", "x"]) == CommandOptions("x", ["a=b"], None, [])
 
 
-def test_a_mistake_ends_the_command_with_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_option_ends_the_command_with_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read_options(["--sett", "a=b"])
     assert "usage: pessoa broker" in capsys.readouterr().err

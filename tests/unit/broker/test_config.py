@@ -88,7 +88,7 @@ def test_the_command_line_wins_over_the_file() -> None:
     assert load(QUICK_START, {"num.partitions": "5"}, HOME).num_partitions == 5
 
 
-def test_an_unknown_key_is_one_warning_with_what_may_be_meant(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unknown_key_gives_one_warning_with_a_suggestion(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         # The last is in no table of Kafka's, but the authorizer's own.
         known = "allow.everyone.if.no.acl.found=true\n"
@@ -147,7 +147,7 @@ def test_a_wrong_value_stops_with_the_key_the_value_and_what_is_allowed(line: st
 
 
 @pytest.mark.parametrize("missing", ["process.roles", "node.id", "controller.listener.names"])
-def test_what_must_be_in_a_file_is_asked_for(missing: str) -> None:
+def test_a_missing_required_key_is_named_in_the_error(missing: str) -> None:
     lines = [line for line in QUICK_START.splitlines() if not line.startswith(missing)]
     with pytest.raises(ConfigProblem, match=f"{missing}: it must be set"):
         load("\n".join(lines), {}, HOME)
@@ -173,7 +173,7 @@ def test_listeners_without_a_host_are_advertised_under_the_name_of_the_machine(m
 # ---- Without a file ----
 
 
-def test_without_a_file_a_broker_is_a_cluster_of_its_own() -> None:
+def test_without_a_properties_file_a_broker_is_a_single_node_cluster() -> None:
     config = load(None, {}, HOME)
     assert config.node_id == 1
     assert config.process_roles == ("broker", "controller")
@@ -185,7 +185,7 @@ def test_without_a_file_a_broker_is_a_cluster_of_its_own() -> None:
     assert config.transaction_state_log_min_isr == 1
 
 
-def test_a_single_node_keeps_what_it_is_told() -> None:
+def test_a_single_node_keeps_explicit_settings() -> None:
     config = single(node_id="4", listeners="PLAINTEXT://127.0.0.1:0", offsets_topic_replication_factor="2")
     assert config.log_dirs == (str(HOME / "broker-4"),)
     assert [str(one) for one in config.listeners] == ["PLAINTEXT://127.0.0.1:0", "CONTROLLER://127.0.0.1:0"]
@@ -193,7 +193,7 @@ def test_a_single_node_keeps_what_it_is_told() -> None:
     assert config.controller_quorum_voters == ("4@127.0.0.1:0",)
 
 
-def test_the_voter_is_where_the_controller_listens() -> None:
+def test_the_default_quorum_voter_is_the_address_of_the_controller_listener() -> None:
     config = single(listeners="PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2")
     assert config.controller_quorum_voters == ("1@127.0.0.1:2",)
 
@@ -231,7 +231,7 @@ def test_this_broker_wins_over_all_brokers_and_both_over_the_file() -> None:
         ({"listeners": "PLAINTEXT://:1"}, {}),
     ],
 )
-def test_a_setting_that_cannot_hold_is_passed_over_with_a_warning(
+def test_a_dynamic_setting_that_is_invalid_or_static_is_ignored_with_a_warning(
     for_all: Mapping[str, str], for_one: Mapping[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = single()
@@ -242,7 +242,7 @@ def test_a_setting_that_cannot_hold_is_passed_over_with_a_warning(
     assert len(caplog.records) == 1
 
 
-def test_settings_that_contradict_each_other_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_dynamic_settings_that_contradict_each_other_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     config = single()
     with caplog.at_level(logging.WARNING):
         changed = config.with_overrides({"group.consumer.assignment.interval.ms": "20000"}, {})
@@ -254,7 +254,7 @@ def test_settings_of_plug_ins_are_kept() -> None:
     assert single().with_overrides({"my.key": "1"}, {}).cluster_defaults == {"my.key": "1"}
 
 
-def test_a_configuration_says_what_it_is() -> None:
+def test_repr_of_a_broker_config_shows_node_listeners_and_log_directory() -> None:
     assert repr(single()) == (
         "<BrokerConfig of node 1: PLAINTEXT://127.0.0.1:9092, CONTROLLER://127.0.0.1:9093 in /home/broker-1>"
     )

@@ -90,12 +90,12 @@ def test_the_synonyms_of_a_topic_go_down_from_its_own_setting_to_the_default() -
     ]
 
 
-def test_a_value_in_a_coarser_unit_alone_has_no_synonyms_and_claims_to_be_a_default() -> None:
+def test_a_retention_that_is_set_in_hours_only_is_described_as_a_default_without_synonyms() -> None:
     entry = one(TOPIC, "t", "retention.ms", broker=config(log_retention_hours="24"))
     assert (entry.value, entry.config_source, synonyms(entry)) == ("86400000", ConfigSource.DEFAULT, [])
 
 
-def test_a_static_setting_is_shown_as_it_was_written_among_the_synonyms() -> None:
+def test_a_static_setting_is_listed_among_the_synonyms_with_its_original_text() -> None:
     entry = one(BROKER, "1", "log.preallocate", broker=config(log_preallocate="TRUE"))
     assert (entry.value, entry.read_only) == ("true", False)
     assert synonyms(entry) == [
@@ -121,7 +121,7 @@ def test_a_subscription_of_client_metrics_has_no_synonyms_but_its_own_setting() 
     assert synonyms(one(CLIENT_METRICS, "other", "interval.ms")) == []
 
 
-def test_what_is_set_for_all_brokers_is_described_alone() -> None:
+def test_the_cluster_wide_broker_resource_describes_only_cluster_wide_settings() -> None:
     broker = config(message_max_bytes="1").with_overrides({"message.max.bytes": "2"}, {"message.max.bytes": "3"})
     [result] = describe((BROKER, "", None), broker=broker)
     assert [(entry.name, entry.value, synonyms(entry)) for entry in result.configs] == [
@@ -185,7 +185,7 @@ def test_internal_keys_are_described_only_where_they_are_set() -> None:
         (GROUP, "", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_resource_that_cannot_be_described_is_an_error_of_its_own(
+def test_a_resource_that_cannot_be_described_gets_its_own_error(
     kind: ConfigResource, name: str, error: ErrorCode
 ) -> None:
     wrong, right = describe((kind, name, None), (TOPIC, "t", ["retention.ms"]))
@@ -198,7 +198,7 @@ def test_a_resource_type_that_does_not_exist_fails_the_whole_request() -> None:
     assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_no_keys_and_an_empty_list_of_keys_mean_all() -> None:
+def test_null_keys_and_an_empty_list_of_keys_describe_all_configs() -> None:
     [everything], [empty], [some] = (
         describe((TOPIC, "t", keys)) for keys in (None, [], ["nope", "flush.ms", "flush.ms"])
     )
@@ -206,7 +206,7 @@ def test_no_keys_and_an_empty_list_of_keys_mean_all() -> None:
     assert [entry.name for entry in some.configs] == ["flush.ms"]
 
 
-def test_the_answer_can_be_written_in_every_version() -> None:
+def test_the_describe_configs_response_can_be_encoded_in_every_version() -> None:
     results = describe((TOPIC, "t", None), (BROKER, "1", None), (LOGGER, "1", None), (TOPIC, "nope", None))
     response = DescribeConfigsResponse(throttle_time_ms=0, results=results)
     for version in DescribeConfigsResponse.versions.each():
@@ -223,7 +223,7 @@ def a_logger() -> Iterator[logging.Logger]:
     logger.setLevel(logging.NOTSET)
 
 
-def test_loggers_have_the_level_that_holds_for_them_under_kafkas_names(a_logger: logging.Logger) -> None:
+def test_loggers_are_described_with_their_effective_level_in_kafkas_names(a_logger: logging.Logger) -> None:
     a_logger.setLevel(logging.CRITICAL)
     assert one(LOGGER, "1", a_logger.name).value == "FATAL"
     a_logger.setLevel(3)
@@ -238,13 +238,13 @@ def test_loggers_have_the_level_that_holds_for_them_under_kafkas_names(a_logger:
     ("name", "level", "is_invalid_request"),
     [("pessoa.nope", "INFO", False), ("root", "LOUD", False), ("root", None, True)],
 )
-def test_a_wrong_change_of_a_level_is_a_problem(name: str, level: str | None, is_invalid_request: bool) -> None:
+def test_an_invalid_logger_level_change_is_refused(name: str, level: str | None, is_invalid_request: bool) -> None:
     found = problem(name, level)
     assert found is not None
     assert found.is_invalid_request == is_invalid_request
 
 
-def test_a_level_of_a_logger_can_be_set_and_taken_back(a_logger: logging.Logger) -> None:
+def test_a_logger_level_can_be_set_and_deleted(a_logger: logging.Logger) -> None:
     assert problem(a_logger.name, "DEBUG") is None
     assert problem(a_logger.name, None) is None
 
@@ -284,12 +284,12 @@ def test_settings_of_a_broker_that_contradict_each_other_are_an_invalid_request(
     assert found[0] == ErrorCode.INVALID_REQUEST
 
 
-def test_the_listeners_of_another_broker_are_not_the_controllers_business() -> None:
+def test_the_controller_does_not_validate_the_listeners_of_another_broker() -> None:
     rules = ConfigRules(config())
     assert rules.problem(BROKER, {"listeners": "PLAINTEXT://b:1", "log.retention.ms": "5"}) is None
 
 
-def test_the_controller_knows_lists_and_defaults() -> None:
+def test_the_controllers_config_rules_know_list_types_and_defaults() -> None:
     rules = ConfigRules(config(log_cleanup_policy="compact", group_consumer_session_timeout_ms="46000"))
     assert rules.is_list(TOPIC, "cleanup.policy")
     assert not rules.is_list(TOPIC, "retention.ms")
@@ -319,7 +319,7 @@ def test_a_created_topic_is_shown_with_all_its_settings() -> None:
     }
 
 
-def test_a_stored_setting_of_another_version_is_shown_as_it_is() -> None:
+def test_a_stored_topic_config_with_an_unknown_value_or_key_is_described_unchanged() -> None:
     entries = {entry.name: entry for entry in topic_entries({"retention.ms": "abc", "other": "1"}, config())}
     assert entries["retention.ms"].value == "abc"
     assert (entries["other"].value, entries["other"].is_sensitive) == (None, True)

@@ -22,7 +22,7 @@ LISTENERS = {
 }
 
 
-def test_a_limit_that_bears_the_name_of_a_listener_is_that_listeners_alone() -> None:
+def test_a_connection_limit_with_a_listener_prefix_applies_to_that_listener_only() -> None:
     config = BrokerConfig(
         {
             **LISTENERS,
@@ -41,12 +41,12 @@ def test_a_limit_that_bears_the_name_of_a_listener_is_that_listeners_alone() -> 
     assert limits_of_listener(changed, outside).max_connections == 9
 
 
-def test_the_names_of_listeners_are_the_same_in_lower_case() -> None:
+def test_listener_names_are_compared_in_lower_case() -> None:
     config = BrokerConfig({**LISTENERS, "controller.listener.names": "controller"})
     assert [is_counted(config, one) for one in config.listeners] == [True, False, False]
 
 
-def test_brokers_and_controllers_do_not_share_the_memory_of_clients(tmp_path: Path) -> None:
+def test_broker_and_controller_listeners_do_not_use_the_receive_memory_of_clients(tmp_path: Path) -> None:
     ports = {"listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0,CONTROLLER://127.0.0.1:0"}
     voters = {"controller.quorum.voters": "1@127.0.0.1:0"}
     config = BrokerConfig({**LISTENERS, **ports, **voters, "log.dirs": str(tmp_path)})
@@ -62,7 +62,7 @@ def test_brokers_and_controllers_do_not_share_the_memory_of_clients(tmp_path: Pa
     asyncio.run(main())
 
 
-def test_addresses_have_limits_of_their_own_and_names_are_not_looked_up() -> None:
+def test_per_ip_overrides_apply_to_addresses_and_host_names_are_not_resolved() -> None:
     overrides = "127.0.0.1:3, [0:0:0:0:0:0:0:1]:4,somewhere.example:5"
     config = BrokerConfig({**LISTENERS, "max.connections.per.ip": "0", "max.connections.per.ip.overrides": overrides})
     limits = limits_of_clients(config)

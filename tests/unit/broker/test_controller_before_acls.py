@@ -63,7 +63,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elect_leaders.ROW, "handle_on_controller", handle)
 
 
-def test_a_request_of_a_client_waits_until_the_entries_are_read() -> None:
+def test_a_client_request_to_a_controller_waits_until_the_acls_are_loaded() -> None:
     async def scene() -> None:
         desk = Desk()
         pending = desk.ask(ALICE)
@@ -81,7 +81,7 @@ def test_a_request_of_a_client_waits_until_the_entries_are_read() -> None:
     asyncio.run(scene())
 
 
-def test_nodes_and_questions_that_need_no_right_are_served_at_once() -> None:
+def test_node_requests_and_requests_that_need_no_authorization_are_served_before_the_acls_are_loaded() -> None:
     async def scene() -> None:
         desk = Desk()
         assert not isinstance(desk.ask(ALICE, ApiVersionsRequest(), 0), PendingTask)
@@ -92,7 +92,7 @@ def test_nodes_and_questions_that_need_no_right_are_served_at_once() -> None:
     asyncio.run(scene())
 
 
-def test_a_controller_alone_that_has_no_quorum_has_not_read_the_entries(tmp_path: Path) -> None:
+def test_a_controller_without_a_quorum_has_not_loaded_the_acls(tmp_path: Path) -> None:
     """It published an empty image when it started, and with `allow.everyone.if.no.acl.found` allowed everything."""
 
     async def scene() -> None:

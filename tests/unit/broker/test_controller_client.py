@@ -112,7 +112,7 @@ def run(scenario: Callable[[Remote, Stage], Awaitable[None]], timeout_ms: int = 
     asyncio.run(main())
 
 
-def test_the_controller_of_this_node_is_asked_if_it_leads() -> None:
+def test_a_request_goes_to_the_controller_of_this_node_if_it_is_active() -> None:
     async def scenario(remote: Remote, stage: Stage) -> None:
         stage.local.is_active = True
         assert await stage.entrance.submit(DELETION, CLIENT) == DELETED
@@ -131,7 +131,7 @@ def test_a_clients_request_goes_in_an_envelope_and_a_brokers_own_as_it_is() -> N
     run(scenario)
 
 
-def test_a_broker_creates_internal_topics_in_its_own_name_and_hears_that_a_node_is_no_controller() -> None:
+def test_a_broker_sends_create_topics_for_internal_topics_itself_and_retries_on_not_controller() -> None:
     async def scenario(remote: Remote, stage: Stage) -> None:
         remote.refusals = 1
         created = await stage.entrance.submit(CREATION, OwnRequest(7))
@@ -142,7 +142,7 @@ def test_a_broker_creates_internal_topics_in_its_own_name_and_hears_that_a_node_
     run(scenario)
 
 
-def test_internal_topics_are_created_over_a_connection_whose_muting_stops_no_forwarded_request() -> None:
+def test_internal_topics_are_created_over_a_separate_connection_so_muting_stops_no_forwarded_request() -> None:
     async def scenario(remote: Remote, stage: Stage) -> None:
         await stage.entrance.submit(CREATION, OwnRequest(7))
         await stage.entrance.submit(DELETION, CLIENT)
@@ -151,7 +151,7 @@ def test_internal_topics_are_created_over_a_connection_whose_muting_stops_no_for
     run(scenario)
 
 
-def test_what_a_client_may_not_do_does_not_reach_the_controller_of_this_node() -> None:
+def test_an_unauthorized_client_request_does_not_reach_the_controller_of_this_node() -> None:
     async def scenario(_: Remote, stage: Stage) -> None:
         stage.local.is_active = True
         authorizer = Authorizer()
@@ -168,7 +168,7 @@ def test_what_a_client_may_not_do_does_not_reach_the_controller_of_this_node() -
 
 
 @pytest.mark.parametrize("request_", [DELETION, HEARTBEAT])
-def test_a_node_that_is_not_the_active_controller_any_more_is_asked_again_later(request_: Message) -> None:
+def test_a_request_is_retried_when_the_node_is_not_the_active_controller_any_more(request_: Message) -> None:
     async def scenario(remote: Remote, stage: Stage) -> None:
         remote.refusals = 2
         response = await stage.entrance.submit(request_, CLIENT if request_ is DELETION else OwnRequest(0))
@@ -192,7 +192,7 @@ def test_a_leader_that_appears_later_is_found() -> None:
 
 
 @pytest.mark.parametrize("request_", [DELETION, HEARTBEAT])
-def test_what_a_controller_that_stands_still_was_asked_is_asked_of_its_successor_at_once(request_: Message) -> None:
+def test_a_request_to_a_frozen_controller_is_sent_to_its_successor_at_once(request_: Message) -> None:
     async def scenario(remote: Remote, stage: Stage) -> None:
         # Its kernel accepts connections and bytes, and no process reads them.
         with socket.create_server(("127.0.0.1", 0)) as frozen:
@@ -214,7 +214,7 @@ def test_what_a_controller_that_stands_still_was_asked_is_asked_of_its_successor
     run(scenario, timeout_ms=10 * TIMEOUT_S * 1_000)
 
 
-def test_without_a_controller_a_client_hears_that_its_time_is_up_and_a_broker_that_none_answered() -> None:
+def test_without_a_controller_a_client_gets_request_timed_out_and_a_broker_controller_unavailable() -> None:
     async def scenario(remote: Remote, stage: Stage) -> None:
         stage.quorum.leader_id = -1
         response = await stage.entrance.submit(DELETION, CLIENT)

@@ -32,7 +32,9 @@ async def advance_until(clock: ManualClock, is_done: Callable[[], bool]) -> int:
     raise AssertionError("it waits for ever")
 
 
-def test_a_claim_waits_until_the_directory_is_free_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_waits_for_the_lock_of_its_log_directory_and_logs_that_it_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scenario() -> None:
         disk, clock = disk_with("/a", "/b"), ManualClock()
         unlock = disk.lock("/b")

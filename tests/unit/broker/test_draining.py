@@ -83,7 +83,7 @@ def run(others: tuple[int, ...], scenario: Callable[[Stage], Awaitable[None]]) -
     asyncio.run(asyncio.wait_for(main(), TIMEOUT_S))
 
 
-def test_a_client_that_is_cut_off_and_comes_back_at_once_is_served() -> None:
+def test_a_client_that_was_disconnected_and_reconnects_at_once_is_served() -> None:
     async def scenario(stage: Stage) -> None:
         reader, writer = await stage.connect()
         await stage.begin()
@@ -117,7 +117,7 @@ def test_clients_that_never_leave_do_not_keep_a_broker_from_stopping() -> None:
 
 
 @pytest.mark.parametrize("others", [(), (1,)])
-def test_the_last_broker_ends_nothing_before_its_port(others: tuple[int, ...]) -> None:
+def test_the_last_broker_keeps_serving_connections_until_its_port_is_closed(others: tuple[int, ...]) -> None:
     async def scenario(stage: Stage) -> None:
         reader, writer = await stage.connect()
         await stage.begin()

@@ -36,14 +36,14 @@ def forward(authorizer: Authorizer, principal: str) -> EnvelopeResponse:
     return asyncio.run(handle_on_controller(node, context, envelope))
 
 
-def test_a_request_is_sent_elsewhere_and_not_denied_until_the_entries_are_loaded() -> None:
+def test_an_envelope_is_answered_not_controller_until_the_acls_are_loaded() -> None:
     authorizer = Authorizer(frozenset((NODE,)))
     assert forward(authorizer, ALICE).error_code == ErrorCode.NOT_CONTROLLER
     authorizer.load({})
     assert forward(authorizer, ALICE).error_code == ErrorCode.NONE
 
 
-def test_super_users_need_no_entries() -> None:
+def test_super_users_are_served_before_the_acls_are_loaded() -> None:
     answer = forward(Authorizer(frozenset((NODE,))), NODE)
     assert answer.error_code == ErrorCode.NONE
     assert answer.response_data is not None

@@ -12,7 +12,7 @@ from pessoa.wire.message_headers import RequestHeader, peek_api
 from pessoa.wire.request_context import ANONYMOUS
 
 
-def test_the_request_is_inside_with_its_own_header() -> None:
+def test_an_envelope_contains_the_request_with_its_own_header() -> None:
     request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=1)
     envelope = seal(request, 4, "client", "User:alice", "10.0.0.7")
     data = envelope.request_data
@@ -23,7 +23,7 @@ def test_the_request_is_inside_with_its_own_header() -> None:
     assert envelope.client_host_address == bytes((10, 0, 0, 7))
 
 
-def test_a_principal_is_a_version_and_two_strings() -> None:
+def test_an_envelope_principal_is_encoded_as_a_version_and_two_strings() -> None:
     rendered = render_principal("User:alice")
     # Version 0, "User" and "alice" in compact form, no token, no tagged fields.
     assert rendered == b"\x00\x00" + b"\x05User" + b"\x06alice" + b"\x00" + b"\x00"
@@ -32,19 +32,19 @@ def test_a_principal_is_a_version_and_two_strings() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\x00\x09junk", b"\x00\x00\x05Us"])
-def test_a_principal_of_an_unknown_form_is_a_violation(data: bytes) -> None:
+def test_an_envelope_principal_of_an_unknown_version_is_a_protocol_violation(data: bytes) -> None:
     with pytest.raises(ProtocolViolation):
         parse_principal(data)
 
 
-def test_an_address_has_four_or_sixteen_bytes() -> None:
+def test_an_envelope_address_has_four_or_sixteen_bytes() -> None:
     assert render_address(bytes((127, 0, 0, 1))) == "127.0.0.1"
     assert render_address(bytes(15) + b"\x01") == "::1"
     with pytest.raises(ProtocolViolation):
         render_address(b"abc")
 
 
-def test_the_response_comes_out_as_it_went_in() -> None:
+def test_an_envelope_response_decodes_to_the_original_response() -> None:
     response = DeleteTopicsResponse(throttle_time_ms=0, responses=[DeletableTopicResult(name="t", error_code=3)])
     data = b"".join(response_frame(response, 4, 7))[SIZE_BYTES:]
     assert open_response(DeleteTopicsRequest(timeout_ms=1), 4, data) == response

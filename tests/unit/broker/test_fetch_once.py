@@ -19,7 +19,7 @@ NO_SESSION_EPOCH = -1
 TIMEOUT_S = 60
 
 
-def test_a_partition_that_is_asked_for_a_thousand_times_is_answered_once_at_the_last_offset() -> None:
+def test_a_partition_that_a_fetch_names_a_thousand_times_is_answered_once_at_the_last_offset() -> None:
     asked = [FetchPartition(partition=number % 2, fetch_offset=number, partition_max_bytes=1) for number in range(1000)]
     request = FetchRequest(
         max_wait_ms=0, min_bytes=0, session_epoch=NO_SESSION_EPOCH, topics=[FetchTopic(topic="t", partitions=asked)]
@@ -28,7 +28,7 @@ def test_a_partition_that_is_asked_for_a_thousand_times_is_answered_once_at_the_
     assert [(one.request.partition, one.request.fetch_offset) for one in plan.wanted] == [(0, 998), (1, 999)]
 
 
-def test_a_fetch_that_waits_keeps_what_it_waits_for_and_not_what_named_it_a_thousand_times() -> None:
+def test_a_waiting_fetch_that_names_a_partition_a_thousand_times_keeps_it_once() -> None:
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(TIMEOUT_S)

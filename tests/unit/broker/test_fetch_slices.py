@@ -86,7 +86,9 @@ def with_records(response: FetchResponse) -> list[int]:
 
 
 @pytest.mark.parametrize("max_bytes", [1, 1500, 2500, 1 << 20])
-def test_the_answer_in_slices_is_the_answer(broker: Broker, monkeypatch: pytest.MonkeyPatch, max_bytes: int) -> None:
+def test_a_fetch_served_in_slices_has_the_same_response_as_one_served_whole(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, max_bytes: int
+) -> None:
     in_slices = ask(broker, request(max_bytes))
     monkeypatch.setattr(fetch, "SLICE_COUNT", PARTITIONS)
     assert bytes(in_slices.encode(VERSION)) == bytes(ask(broker, request(max_bytes)).encode(VERSION))

@@ -46,7 +46,7 @@ def test_records_are_read_whole_and_in_parts(log: PartitionLog) -> None:
     assert second.position == first.position + 1200
 
 
-def test_records_are_lost_when_their_log_is_truncated_and_goes_on_with_others(log: PartitionLog) -> None:
+def test_file_records_of_a_truncated_log_raise_range_lost(log: PartitionLog) -> None:
     records = found(log, 1)
     rest = records.behind(1200)
     log.truncate_to(2, NOW_MS)
@@ -59,7 +59,7 @@ def test_records_are_lost_when_their_log_is_truncated_and_goes_on_with_others(lo
     assert len(found(log, 1).read()) == 10_000
 
 
-def test_records_are_lost_when_their_segment_is_closed(log: PartitionLog) -> None:
+def test_file_records_of_a_closed_segment_raise_range_lost(log: PartitionLog) -> None:
     records = found(log, 1)
     log.close()
     with pytest.raises(RangeLost, match="deleted"):

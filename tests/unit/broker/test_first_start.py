@@ -68,7 +68,7 @@ def test_a_controller_that_is_its_own_bootstrap_server_begins_a_quorum_and_other
 
 
 @pytest.mark.parametrize("roles", ["controller", "broker,controller"])
-def test_a_node_whose_bootstrap_server_does_not_answer_makes_up_no_cluster_id(roles: str) -> None:
+def test_a_node_whose_bootstrap_server_does_not_answer_creates_no_cluster_id(roles: str) -> None:
     async def scenario() -> None:
         closed_port = f"127.0.0.1:{reserve_port()}"
         lost = node(1, closed_port, reserve_port(), roles, initial_broker_registration_timeout_ms="300")

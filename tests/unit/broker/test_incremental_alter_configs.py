@@ -88,7 +88,7 @@ async def turns() -> None:
 
 
 @pytest.mark.parametrize("name", ["1", ""])
-def test_a_change_of_a_broker_is_answered_when_that_broker_has_heard_of_it(name: str) -> None:
+def test_a_broker_config_change_is_answered_when_the_broker_has_applied_it(name: str) -> None:
     async def main() -> None:
         stage = Stage()
         for operation, before, after in ((SET, "2", "1"), (DELETE, "1", None)):
@@ -102,7 +102,7 @@ def test_a_change_of_a_broker_is_answered_when_that_broker_has_heard_of_it(name:
     asyncio.run(main())
 
 
-def test_an_answer_waits_only_for_changes_that_reach_this_broker_through_the_metadata() -> None:
+def test_an_alter_configs_response_waits_only_for_changes_that_this_broker_applies_from_metadata() -> None:
     async def main() -> None:
         stage = Stage()
         asked = [stage.ask(is_dry=True), stage.ask(kind=TOPIC), stage.ask(APPEND)]
@@ -113,7 +113,9 @@ def test_an_answer_waits_only_for_changes_that_reach_this_broker_through_the_met
     asyncio.run(main())
 
 
-def test_an_answer_that_waits_for_metadata_is_sent_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alter_configs_response_that_waits_for_metadata_is_sent_at_its_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("pessoa.broker.apis.incremental_alter_configs._NEWS_MS", 1)
 
     async def main() -> None:
@@ -122,7 +124,7 @@ def test_an_answer_that_waits_for_metadata_is_sent_when_its_time_is_up(monkeypat
     asyncio.run(main())
 
 
-def test_a_name_of_very_many_digits_is_no_brokers_and_goes_to_the_controller() -> None:
+def test_a_broker_name_with_very_many_digits_is_left_to_the_controller() -> None:
     async def main() -> None:
         refused = await Stage(ErrorCode.INVALID_REQUEST).ask(name="1" * 5_000)
         assert [one.error_code for one in refused.responses] == [ErrorCode.INVALID_REQUEST]
@@ -135,7 +137,7 @@ def test_a_name_of_very_many_digits_is_no_brokers_and_goes_to_the_controller() -
     # Each is refused by Apache Kafka 4.3.1 with the same code.
     ["FOO://127.0.0.1:0", "PLAINTEXT://127.0.0.1:9092", f"{LISTENERS},FOO://127.0.0.1:0"],
 )
-def test_listeners_that_a_broker_could_not_have_are_refused(listeners: str) -> None:
+def test_listeners_that_a_broker_could_not_open_are_refused(listeners: str) -> None:
     """A broker that took them would pass over every later change of its settings, and not start again."""
 
     async def main() -> None:
@@ -147,13 +149,13 @@ def test_listeners_that_a_broker_could_not_have_are_refused(listeners: str) -> N
 
 
 @pytest.mark.parametrize("listeners", ["x", "", "PLAINTEXT://:", "://:9092", f"{LISTENERS},x"])
-def test_what_is_no_listener_is_refused_by_the_controller(listeners: str) -> None:
+def test_a_malformed_listener_is_refused_by_the_controller(listeners: str) -> None:
     problem = validate_broker_configs({"listeners": listeners})
     assert problem is not None
     assert problem.is_invalid_request
 
 
-def test_listeners_that_a_broker_could_have_are_the_controllers_to_take() -> None:
+def test_valid_listeners_are_forwarded_to_the_controller() -> None:
     async def main() -> None:
         taken = await Stage().ask(key="listeners", value=f"{LISTENERS},SSL://127.0.0.1:0", is_dry=True)
         assert [one.error_code for one in taken.responses] == [ErrorCode.NONE]
@@ -161,7 +163,7 @@ def test_listeners_that_a_broker_could_have_are_the_controllers_to_take() -> Non
     asyncio.run(main())
 
 
-def test_a_client_that_may_not_change_a_broker_does_not_hear_what_is_wrong_with_its_listeners() -> None:
+def test_a_client_without_alter_configs_right_does_not_learn_what_is_wrong_with_its_listeners() -> None:
     async def main() -> None:
         denied = Stage(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         refused = await denied.ask(key="listeners", value="FOO://127.0.0.1:0")

@@ -44,7 +44,7 @@ class Watched:
         return self.listed.is_listed(OTHER_ID, is_fenced=self._known.fenced, now_ms=now_ms)
 
 
-def test_a_broker_that_falls_silent_is_listed_for_one_session_more() -> None:
+def test_a_fenced_broker_is_listed_for_one_more_session_timeout() -> None:
     watched = Watched()
     watched.becomes(SERVING, 0)
     watched.becomes(FENCED, 100_000)
@@ -53,7 +53,7 @@ def test_a_broker_that_falls_silent_is_listed_for_one_session_more() -> None:
     assert not watched.names_it(100_000 + SESSION_MS)
 
 
-def test_a_broker_that_comes_back_within_a_session_is_listed_all_the_time() -> None:
+def test_a_broker_that_is_unfenced_within_a_session_timeout_is_listed_all_the_time() -> None:
     watched = Watched()
     watched.becomes(SERVING, 0)
     watched.becomes(FENCED, 100_000)
@@ -83,7 +83,7 @@ def test_a_broker_that_was_never_unfenced_or_is_unregistered_is_not_listed() -> 
     assert not watched.names_it(4)
 
 
-def test_a_broker_that_starts_lists_itself_before_it_is_let_in() -> None:
+def test_a_starting_broker_lists_itself_while_it_is_fenced() -> None:
     listed = ListedBrokers(OWN_ID, SESSION_MS, 50_000)
     assert listed.is_listed(OWN_ID, is_fenced=True, now_ms=50_000)
     assert not listed.is_listed(OWN_ID, is_fenced=True, now_ms=50_000 + SESSION_MS)

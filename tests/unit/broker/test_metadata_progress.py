@@ -22,7 +22,7 @@ def test_a_waiter_is_woken_when_its_condition_holds_and_not_before() -> None:
     asyncio.run(main())
 
 
-def test_a_waiter_whose_time_is_up_is_told_so_and_forgotten() -> None:
+def test_wait_until_returns_false_at_its_timeout_and_removes_the_waiter() -> None:
     async def main() -> None:
         progress = MetadataProgress(SystemClock())
         assert not await progress.wait_until(lambda: False, timeout_ms=1)
@@ -32,7 +32,7 @@ def test_a_waiter_whose_time_is_up_is_told_so_and_forgotten() -> None:
     asyncio.run(main())
 
 
-def test_what_holds_already_is_not_waited_for() -> None:
+def test_wait_until_returns_at_once_if_its_condition_holds() -> None:
     async def main() -> None:
         assert await MetadataProgress(SystemClock()).wait_until(lambda: True, timeout_ms=0)
 

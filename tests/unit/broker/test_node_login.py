@@ -14,7 +14,7 @@ print([name for name in ("msgspec", "decimal", "pessoa.security.sasl.client_logi
 """
 
 
-def test_a_node_without_credentials_loads_no_login() -> None:
+def test_a_node_without_credentials_loads_no_login_module() -> None:
     """With it came JSON web tokens and a JSON decoder: two megabytes for each broker of a plain cluster."""
     run = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["[]"]

@@ -17,20 +17,20 @@ FOLLOWED: Any = SimpleNamespace(index=2, leader_id=5, leader_epoch=7)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch_names_the_leader_where_its_version_can(version: int) -> None:
+def test_a_not_leader_error_of_fetch_names_the_current_leader_if_its_version_has_the_field(version: int) -> None:
     answer = _fetched(ErrorCode.NOT_LEADER_OR_FOLLOWER, version)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader is not None) == (version >= 12)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch_with_an_old_leader_epoch_hears_of_the_new_leader_where_its_version_can(version: int) -> None:
+def test_a_fenced_epoch_error_of_fetch_names_the_current_leader_if_its_version_has_the_field(version: int) -> None:
     answer = _fetched(ErrorCode.FENCED_LEADER_EPOCH, version)
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert (answer.current_leader is not None) == (version >= 16)
 
 
-def test_fetch_with_an_epoch_that_the_broker_does_not_know_hears_of_no_leader() -> None:
+def test_an_unknown_leader_epoch_error_of_fetch_names_no_leader() -> None:
     assert _fetched(ErrorCode.UNKNOWN_LEADER_EPOCH, 18).current_leader is None
 
 
@@ -42,7 +42,7 @@ def _fetched(error: ErrorCode, version: int) -> PartitionData:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_produce_names_the_leader_where_its_version_can(version: int) -> None:
+def test_a_not_leader_error_of_produce_names_the_current_leader_if_its_version_has_the_field(version: int) -> None:
     data = produce.not_leader(FOLLOWED, 2, version)
     response = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[data])])
     read = ProduceResponse.decode(response.encode(version), version)

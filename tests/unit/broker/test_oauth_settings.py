@@ -55,7 +55,7 @@ def accepts(found: BrokerConfig, token: str, now_ms: int) -> bool:
     return True
 
 
-def test_keys_may_be_a_url_or_a_file_that_is_listed(tmp_path: Path) -> None:
+def test_jwks_may_come_from_an_allowed_url_or_an_allowed_file(tmp_path: Path) -> None:
     assert make_verifier(config({}), "CLIENTS", ManualClock()) is not None
     assert make_verifier(config({}), "OTHER", ManualClock()) is None
     assert make_verifier(with_file(tmp_path), "CLIENTS", ManualClock()) is not None
@@ -65,14 +65,14 @@ def test_keys_may_be_a_url_or_a_file_that_is_listed(tmp_path: Path) -> None:
     assert make_verifier(config(as_apache, (f"{ALLOWED}urls",)), "CLIENTS", ManualClock()) is not None
 
 
-def test_key_of_all_listeners_holds_where_the_listener_says_nothing() -> None:
+def test_an_oauth_key_for_all_listeners_applies_to_a_listener_without_its_own() -> None:
     found = config({"sasl.oauthbearer.jwks.endpoint.url": URL}, (KEYS_URL,))
     assert make_verifier(found, "CLIENTS", ManualClock()) is not None
     found = config({"listener.name.clients.sasl.oauthbearer.jwks.endpoint.url": URL}, (KEYS_URL,))
     assert make_verifier(found, "CLIENTS", ManualClock()) is not None
 
 
-def test_rules_of_tokens_are_those_of_the_settings(tmp_path: Path) -> None:
+def test_token_validation_rules_are_read_from_the_settings(tmp_path: Path) -> None:
     now_s = int(ISSUED.claims()["exp"])  # type: ignore[call-overload]
     token = ISSUED.token(exp=now_s)
     assert accepts(with_file(tmp_path), token, now_s * 1000 + 29_000)
@@ -112,7 +112,7 @@ def test_rules_of_tokens_are_those_of_the_settings(tmp_path: Path) -> None:
          TOKEN_URL, "file: URL of the token"),
     ],
 )  # fmt: skip
-def test_what_could_not_work_is_refused_at_the_start(
+def test_oauth_settings_that_could_not_work_are_refused_at_the_start(
     changes: dict[str, str], without: tuple[str, ...], key: str, why: str
 ) -> None:
     with pytest.raises(ConfigProblem) as refused:
@@ -122,7 +122,7 @@ def test_what_could_not_work_is_refused_at_the_start(
     assert why in str(refused.value)
 
 
-def test_classes_of_apaches_guide_are_taken_for_what_they_do() -> None:
+def test_oauth_class_names_of_apaches_guide_are_accepted() -> None:
     for part in ("", "secured."):
         found = config(
             {
@@ -164,7 +164,7 @@ def test_file_that_is_no_key_set_is_refused_when_the_listener_opens(tmp_path: Pa
     ],
 )
 @pytest.mark.parametrize("is_default", [False, True])
-def test_no_request_changes_whose_tokens_are_taken(name: str, is_default: bool) -> None:
+def test_a_dynamic_change_of_the_accepted_token_issuers_is_refused(name: str, is_default: bool) -> None:
     changes = {name: "https://evil.test/jwks"}
     found = config({})
     problem = validate_broker_configs(changes, is_default=is_default) or unenforced_change(changes, found)
@@ -172,12 +172,12 @@ def test_no_request_changes_whose_tokens_are_taken(name: str, is_default: bool) 
     assert problem.is_invalid_request
 
 
-def test_what_an_override_says_is_not_read() -> None:
+def test_dynamic_overrides_of_oauth_settings_are_ignored() -> None:
     changed = config({}).with_overrides({KEYS_URL: "https://evil.test/"}, {f"{ALLOWED}urls": "https://evil.test/"})
     assert "evil" not in repr(make_verifier(changed, "CLIENTS", ManualClock()))
 
 
-def test_mechanism_is_enabled_at_run_time_where_there_are_keys() -> None:
+def test_oauthbearer_is_enabled_at_run_time_if_keys_are_configured() -> None:
     for name in ("sasl.enabled.mechanisms", "listener.name.clients.sasl.enabled.mechanisms"):
         change = {name: "SCRAM-SHA-256,OAUTHBEARER"}
         assert unenforced_change(change, config(SCRAM_ONLY)) is None

@@ -86,7 +86,7 @@ class Desk:
         route.handle = handle
 
 
-def test_a_watcher_is_told_of_a_request_that_is_answered_at_once() -> None:
+def test_a_watcher_is_called_for_a_request_that_is_answered_at_once() -> None:
     desk, notebook = Desk(), Notebook(ApiKey.API_VERSIONS)
     desk.observers.put("notes", notebook)
     desk.ask(HELLO, 3)
@@ -94,14 +94,14 @@ def test_a_watcher_is_told_of_a_request_that_is_answered_at_once() -> None:
     assert notebook.sizes == [len(frame_of(HELLO, 3))]
 
 
-def test_a_watcher_is_told_of_no_api_that_it_does_not_watch() -> None:
+def test_a_watcher_is_not_called_for_an_api_that_it_does_not_watch() -> None:
     desk, notebook = Desk(), Notebook(ApiKey.FETCH)
     desk.observers.put("notes", notebook)
     desk.ask(HELLO, 3)
     assert (notebook.ends, notebook.sizes) == ([], [])
 
 
-def test_watchers_come_and_go_while_a_route_is_in_use() -> None:
+def test_watchers_can_be_added_and_removed_while_a_route_is_in_use() -> None:
     desk, notebook = Desk(), Notebook(ApiKey.API_VERSIONS)
     desk.ask(HELLO, 3)
     desk.observers.put("notes", notebook)
@@ -111,7 +111,7 @@ def test_watchers_come_and_go_while_a_route_is_in_use() -> None:
     assert len(notebook.ends) == 1
 
 
-def test_two_watchers_are_both_told() -> None:
+def test_two_watchers_of_one_api_are_both_called() -> None:
     desk, first, second = Desk(), Notebook(ApiKey.API_VERSIONS), Notebook(ApiKey.API_VERSIONS)
     desk.observers.put("first", first)
     desk.observers.put("second", second)
@@ -128,7 +128,7 @@ async def _fail() -> ListGroupsResponse:
     raise ValueError("broken")
 
 
-def test_a_response_that_comes_later_ends_the_observation_when_it_is_made() -> None:
+def test_a_pending_response_ends_the_observation_when_it_is_built() -> None:
     async def run() -> list[str]:
         desk, notebook = Desk(), Notebook(ApiKey.LIST_GROUPS)
         desk.observers.put("notes", notebook)
@@ -146,7 +146,7 @@ def test_a_response_that_comes_later_ends_the_observation_when_it_is_made() -> N
     assert asyncio.run(run()) == ["ListGroupsRequest → ListGroupsResponse"]
 
 
-def test_a_request_whose_client_has_gone_is_lost_once() -> None:
+def test_a_request_whose_client_has_disconnected_is_reported_as_lost_once() -> None:
     desk, notebook = Desk(), Notebook(ApiKey.LIST_GROUPS)
     desk.observers.put("notes", notebook)
     desk.replace_handler(ApiKey.LIST_GROUPS, 4, lambda *_: Pending())
@@ -169,7 +169,7 @@ def test_a_handler_that_fails_ends_the_observation() -> None:
     assert notebook.ends == ["ListGroupsRequest lost"]
 
 
-def test_a_response_that_cannot_be_made_ends_the_observation() -> None:
+def test_a_response_that_cannot_be_built_ends_the_observation() -> None:
     async def run() -> list[str]:
         desk, notebook = Desk(), Notebook(ApiKey.LIST_GROUPS)
         desk.observers.put("notes", notebook)

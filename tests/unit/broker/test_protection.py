@@ -58,7 +58,7 @@ def start(folder: Path, settings: dict[str, str]) -> subprocess.CompletedProcess
         pytest.param(TLS, "ssl.keystore.location=/nowhere/broker.pem: the file cannot be read", id="TLS"),
     ],
 )
-def test_a_broker_with_a_protecting_setting_ends_with_one_sentence_and_leaves_the_disk_alone(
+def test_a_broker_with_an_unenforced_security_setting_exits_with_one_error_line_and_writes_nothing(
     tmp_path: Path, settings: dict[str, str], sentence: str
 ) -> None:
     folder = tmp_path / "data"
@@ -89,7 +89,7 @@ def test_a_broker_with_a_protecting_setting_ends_with_one_sentence_and_leaves_th
         ("client.quota.callback.class", "com.example.Quotas"),
     ],
 )
-def test_each_protecting_setting_is_refused_by_its_name(tmp_path: Path, name: str, text: str) -> None:
+def test_each_unenforced_security_setting_is_refused_by_name(tmp_path: Path, name: str, text: str) -> None:
     with pytest.raises(ConfigProblem) as refused:
         BrokerConfig(single_node_properties({name: text}, tmp_path))
     assert refused.value.key == name
@@ -98,12 +98,12 @@ def test_each_protecting_setting_is_refused_by_its_name(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", [STANDARD, "pessoa.security.authorizer.Authorizer"])
-def test_an_authorizer_whose_rules_are_enforced_is_taken_with_its_settings(tmp_path: Path, name: str) -> None:
+def test_a_supported_authorizer_is_accepted_with_its_settings(tmp_path: Path, name: str) -> None:
     settings = {"super.users": "User:a; User:b", "allow.everyone.if.no.acl.found": "false"}
     BrokerConfig(single_node_properties({"authorizer.class.name": name, **settings}, tmp_path))
 
 
-def test_everyone_is_allowed_or_not(tmp_path: Path) -> None:
+def test_allow_everyone_if_no_acl_found_must_be_true_or_false(tmp_path: Path) -> None:
     settings = {"authorizer.class.name": STANDARD, "allow.everyone.if.no.acl.found": "perhaps"}
     with pytest.raises(ConfigProblem, match="true or false"):
         BrokerConfig(single_node_properties(settings, tmp_path))
@@ -123,11 +123,11 @@ def test_everyone_is_allowed_or_not(tmp_path: Path) -> None:
         ("ssl.keystore.location", "/etc/broker.pem"),
     ],
 )
-def test_a_setting_that_protects_nothing_is_taken(tmp_path: Path, name: str, text: str) -> None:
+def test_a_security_setting_that_restricts_nothing_is_accepted(tmp_path: Path, name: str, text: str) -> None:
     BrokerConfig(single_node_properties({name: text}, tmp_path))
 
 
-def test_no_protecting_setting_can_be_made_while_a_broker_runs() -> None:
+def test_an_unenforced_security_setting_cannot_be_set_while_a_broker_runs() -> None:
     tried = [
         ("authorizer.class.name", STANDARD),
         ("super.users", "User:admin"),

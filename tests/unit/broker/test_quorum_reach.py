@@ -44,7 +44,9 @@ async def is_gone(node_id: int, ports: dict[int, int]) -> bool:
         pytest.param(4, (1, 3), False, id="a broker beside two controllers"),
     ],
 )
-def test_too_few_controllers_count_as_gone(node_id: int, open_voters: tuple[int, ...], expected: bool) -> None:
+def test_is_gone_is_true_when_too_few_controllers_for_a_majority_are_reachable(
+    node_id: int, open_voters: tuple[int, ...], expected: bool
+) -> None:
     async def scenario() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with server:

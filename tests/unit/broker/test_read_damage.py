@@ -16,7 +16,7 @@ def partition(index: int) -> Any:
     return SimpleNamespace(topic="t", topic_id=Uuid(bytes(16)), index=index)
 
 
-def test_damage_is_told_of_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_batch_is_logged_once_until_it_is_repaired_or_deleted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pessoa.broker")
     damage = ReadDamage()
     assert not damage
@@ -38,7 +38,7 @@ def test_damage_is_told_of_once_until_it_is_over(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_a_disk_that_is_damaged_all_over_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_very_many_damaged_batches_are_logged_in_a_bounded_number_of_lines(caplog: pytest.LogCaptureFixture) -> None:
     damage = ReadDamage()
     for offset in range(5_000):
         damage.report(partition(0), offset, ValueError("a bit"))

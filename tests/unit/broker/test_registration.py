@@ -121,7 +121,7 @@ def run(
     asyncio.run(main())
 
 
-def test_a_broker_stays_fenced_until_it_has_read_of_its_registration() -> None:
+def test_a_broker_stays_fenced_until_it_has_replayed_its_registration() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         registering = asyncio.create_task(registration.register())
         await asyncio.sleep(0)
@@ -137,7 +137,7 @@ def test_a_broker_stays_fenced_until_it_has_read_of_its_registration() -> None:
     run([registered(), beat(is_fenced=True), beat()], scenario)
 
 
-def test_a_registration_that_comes_too_early_is_tried_again() -> None:
+def test_a_registration_that_is_refused_because_the_old_session_lasts_is_retried() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         progress.advance(5)
         await registration.register()
@@ -160,7 +160,7 @@ def test_a_broker_whose_registration_is_refused_does_not_start(answer: Message |
     run([answer], scenario)
 
 
-def test_a_stale_epoch_leads_to_a_new_registration_that_vouches_for_nothing() -> None:
+def test_after_a_stale_broker_epoch_the_broker_registers_again_without_a_previous_broker_epoch() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         registration.broker_epoch = 5
         await registration.unfence()
@@ -185,7 +185,7 @@ def test_heartbeats_survive_a_cluster_without_a_controller_and_name_the_failed_d
     run([ControllerUnavailable("no leader"), beat(is_fenced=True)], scenario, [DIRECTORY])
 
 
-def test_a_hurry_during_a_heartbeat_makes_another_heartbeat_follow() -> None:
+def test_a_heartbeat_that_is_requested_during_another_follows_it_at_once() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         answered = controller.ask
 
@@ -203,7 +203,7 @@ def test_a_hurry_during_a_heartbeat_makes_another_heartbeat_follow() -> None:
     run([beat()], scenario, heartbeat_interval_ms=3_600_000)
 
 
-def test_a_heartbeat_that_did_not_get_through_is_followed_by_the_next_at_once() -> None:
+def test_a_heartbeat_that_failed_is_followed_by_the_next_at_once() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         task = asyncio.create_task(registration.keep_alive())
         registration.hurry()
@@ -213,7 +213,7 @@ def test_a_heartbeat_that_did_not_get_through_is_followed_by_the_next_at_once() 
     run([ControllerUnavailable("no leader")], scenario, heartbeat_interval_ms=3_600_000)
 
 
-def test_a_controller_that_refuses_at_once_is_not_asked_without_a_pause() -> None:
+def test_heartbeats_to_a_controller_that_fails_at_once_are_retried_with_a_pause() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         clock = registration._clock = ManualClock()
 
@@ -251,7 +251,7 @@ def test_a_broker_is_out_of_touch_when_no_heartbeat_was_answered_for_a_whole_ses
     run([beat(), beat()], scenario)
 
 
-def test_a_broker_that_stops_sends_heartbeats_until_it_should_shut_down_and_no_more() -> None:
+def test_a_stopping_broker_sends_heartbeats_until_the_controller_allows_its_shutdown() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         registration.broker_epoch = 5
         await registration.leave()
@@ -262,7 +262,7 @@ def test_a_broker_that_stops_sends_heartbeats_until_it_should_shut_down_and_no_m
     run([beat(), beat(), beat(should_shut_down=True)], scenario)
 
 
-def test_a_broker_that_stops_does_not_wait_for_a_controller_that_is_gone() -> None:
+def test_a_stopping_broker_does_not_wait_for_an_unreachable_controller() -> None:
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:
         registration.broker_epoch = 5
         await registration.leave()
@@ -300,7 +300,7 @@ def test_a_controller_that_cannot_be_registered_waits_before_it_tries_again() ->
     asyncio.run(main())
 
 
-def test_a_broker_that_stops_does_not_wait_for_a_decision_that_too_few_controllers_are_left_to_make() -> None:
+def test_a_stopping_broker_does_not_wait_for_a_quorum_without_a_majority() -> None:
     gone = asyncio.Event()
 
     async def scenario(controller: Controller, registration: Registration, progress: MetadataProgress) -> None:

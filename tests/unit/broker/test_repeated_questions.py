@@ -54,7 +54,7 @@ def wire(broker: Broker) -> Iterator[Wire]:
         yield connection
 
 
-def test_metadata(wire: Wire) -> None:
+def test_a_metadata_request_with_repeated_topics_is_answered_once_for_each(wire: Wire) -> None:
     topics = [MetadataRequestTopic(name=name) for name in ("t", "unknown") * TIMES]
     for version in (0, 13):
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=version == 0)
@@ -62,7 +62,9 @@ def test_metadata(wire: Wire) -> None:
         assert [topic.name for topic in answer.topics] == ["t", "unknown"]
 
 
-def test_groups_transactions_and_producers(wire: Wire) -> None:
+def test_describe_requests_with_repeated_groups_transactions_or_producers_are_answered_once_for_each(
+    wire: Wire,
+) -> None:
     groups = wire.ask(DescribeGroupsRequest(groups=["g", "h"] * TIMES), DescribeGroupsResponse, 5)
     assert [group.group_id for group in groups.groups] == ["g", "h"]
     consumers = wire.ask(
@@ -83,7 +85,7 @@ def test_groups_transactions_and_producers(wire: Wire) -> None:
     assert [[one.partition_index for one in topic.partitions] for topic in producers.topics] == [[0, 1]]
 
 
-def test_all_offsets_of_a_group(wire: Wire) -> None:
+def test_an_offset_fetch_with_a_repeated_group_is_answered_once(wire: Wire) -> None:
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
     answer = wire.ask(OffsetFetchRequest(groups=[everything] * TIMES), OffsetFetchResponse, 8)
     assert [group.group_id for group in answer.groups] == ["g"]
@@ -100,14 +102,14 @@ def described(wire: Wire, resources: list[tuple[int, str, list[str] | None]]) ->
     return found
 
 
-def test_configurations_with_all_keys_that_were_asked_for(wire: Wire) -> None:
+def test_describe_configs_with_a_repeated_resource_returns_the_union_of_the_requested_keys(wire: Wire) -> None:
     [found] = described(wire, [(TOPIC, "t", ["retention.ms"]), (TOPIC, "t", ["cleanup.policy"])] * TIMES)
     assert {config.name for config in found.configs} == {"retention.ms", "cleanup.policy"}
     [everything] = described(wire, [(TOPIC, "t", ["retention.ms"]), (TOPIC, "t", None)] * TIMES)
     assert len(everything.configs) > 20
 
 
-def test_many_configurations_are_described_but_not_any_number(wire: Wire) -> None:
+def test_describe_configs_is_limited_in_the_number_of_resources(wire: Wire) -> None:
     some = described(wire, [(GROUP, f"g{number}", None) for number in range(100)])
     assert [one.resource_name for one in some] == [f"g{number}" for number in range(100)]
     assert {one.error_code for one in some} == {ErrorCode.NONE}
@@ -115,7 +117,7 @@ def test_many_configurations_are_described_but_not_any_number(wire: Wire) -> Non
     assert {one.error_code for one in too_many} == {ErrorCode.INVALID_REQUEST}
 
 
-def test_a_partition_that_is_named_twice_gets_one_marker(wire: Wire) -> None:
+def test_write_txn_markers_with_a_repeated_partition_appends_one_marker(wire: Wire) -> None:
     marker = WritableTxnMarker(
         producer_id=4711,
         producer_epoch=0,

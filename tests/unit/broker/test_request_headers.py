@@ -49,7 +49,7 @@ def frame(client_id: str | None, version: int, *states: str) -> bytes:
     return b"".join(request_frame(request, version, 7, client_id))[SIZE_BYTES:]
 
 
-def test_every_request_has_its_own_client_id_whatever_came_before_it() -> None:
+def test_each_request_is_served_with_its_own_client_id_although_headers_are_cached() -> None:
     desk = Desk()
     clients = ["ana", "ana", "anabel", "ana", None, None, "", "a" * 300, "a" * 300, "ana"]
     for client in clients:
@@ -58,7 +58,7 @@ def test_every_request_has_its_own_client_id_whatever_came_before_it() -> None:
 
 
 @pytest.mark.parametrize("versions", [(CLASSIC, FLEXIBLE), (FLEXIBLE, CLASSIC)])
-def test_a_classic_header_is_not_taken_for_a_flexible_one(versions: tuple[int, ...]) -> None:
+def test_a_cached_header_of_version_1_is_not_used_for_a_flexible_header(versions: tuple[int, ...]) -> None:
     desk = Desk()
     for version in (*versions, *versions):
         desk.ask("ana", version, *(["Empty"] if version == FLEXIBLE else []))
@@ -66,7 +66,7 @@ def test_a_classic_header_is_not_taken_for_a_flexible_one(versions: tuple[int, .
     assert [states for _, states in desk.asked].count(["Empty"]) == 2
 
 
-def test_a_header_with_tagged_fields_is_read_anew_when_they_change() -> None:
+def test_a_header_whose_tagged_fields_change_is_decoded_again() -> None:
     desk, plain = Desk(), frame("ana", FLEXIBLE, "Dead")
     header_bytes = 8 + 2 + len("ana")
     for tags in (b"\x00", b"\x01\x05\x01x", b"\x00", b"\x01\x05\x01y"):
@@ -74,7 +74,7 @@ def test_a_header_with_tagged_fields_is_read_anew_when_they_change() -> None:
     assert desk.asked == [("ana", ["Dead"])] * 4
 
 
-def test_a_header_that_ends_with_its_frame_is_not_completed_by_the_bytes_behind_it() -> None:
+def test_a_header_that_ends_with_its_frame_is_not_read_beyond_the_frame() -> None:
     desk = Desk()
     desk.ask("ana", FLEXIBLE)
     whole = frame("ana", FLEXIBLE)
@@ -83,7 +83,7 @@ def test_a_header_that_ends_with_its_frame_is_not_completed_by_the_bytes_behind_
         desk.serve(whole[:cut], behind=whole[cut:])
 
 
-def test_a_long_client_id_is_not_kept() -> None:
+def test_a_long_client_id_is_not_cached() -> None:
     desk = Desk()
     desk.ask("a" * 10_000, FLEXIBLE)
     assert desk.connection.header_tail == b""

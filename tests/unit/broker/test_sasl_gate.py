@@ -137,7 +137,7 @@ async def wait_for(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def test_requests_are_served_with_the_principal_of_the_login_and_the_gate_is_taken_away() -> None:
+def test_requests_after_a_login_are_served_with_its_principal_without_the_gate() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         client.send(ApiVersionsRequest(), 0)
         await client.read(ApiVersionsResponse, 0)
@@ -150,7 +150,7 @@ def test_requests_are_served_with_the_principal_of_the_login_and_the_gate_is_tak
     run(scenario)
 
 
-def test_tokens_without_headers_are_taken_after_a_handshake_in_version_0() -> None:
+def test_raw_sasl_tokens_are_accepted_after_a_handshake_in_version_0() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         client.send(SaslHandshakeRequest(mechanism="PLAIN"), 0)
         await client.read(SaslHandshakeResponse, 0)
@@ -209,7 +209,7 @@ def test_an_unknown_mechanism_is_answered_and_closed_after_the_delay() -> None:
     run(scenario)
 
 
-def test_a_peer_that_hangs_up_during_the_delay_leaves_no_timer() -> None:
+def test_a_peer_that_disconnects_during_the_delay_of_a_failed_login_leaves_no_timer() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         timers = len(stage.clock._timers)
@@ -222,7 +222,7 @@ def test_a_peer_that_hangs_up_during_the_delay_leaves_no_timer() -> None:
 
 
 @pytest.mark.parametrize(("size", "is_taken"), [(1024, True), (1025, False), (0x7FFFFFFF, False)])
-def test_a_frame_before_the_login_is_limited(size: int, is_taken: bool) -> None:
+def test_a_frame_before_the_login_is_limited_to_sasl_server_max_receive_size(size: int, is_taken: bool) -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         client.writer.write(size.to_bytes(4, "big") + b"\0\x24\0\0\0\0\0\7\xff\xff")
@@ -235,7 +235,7 @@ def test_a_frame_before_the_login_is_limited(size: int, is_taken: bool) -> None:
     run(scenario, sasl_server_max_receive_size="1024")
 
 
-def test_the_limit_is_that_of_requests_after_the_login() -> None:
+def test_after_the_login_frames_may_be_as_large_as_requests() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         await client.authenticate()
@@ -260,7 +260,7 @@ def test_a_connection_that_has_not_logged_in_within_half_a_minute_is_closed(step
     run(scenario)
 
 
-def test_a_connection_that_has_logged_in_stays() -> None:
+def test_an_authenticated_connection_is_not_closed_at_the_login_timeout() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         await client.authenticate()
@@ -271,7 +271,7 @@ def test_a_connection_that_has_logged_in_stays() -> None:
     run(scenario)
 
 
-def test_a_session_ends_at_the_first_request_after_its_time() -> None:
+def test_a_connection_with_an_expired_sasl_session_is_closed_at_its_next_request() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         assert (await client.authenticate()).session_lifetime_ms == 10_000
@@ -283,7 +283,7 @@ def test_a_session_ends_at_the_first_request_after_its_time() -> None:
     run(scenario, connections_max_reauth_ms="10000")
 
 
-def test_a_session_is_renewed_on_its_connection_even_after_its_time() -> None:
+def test_an_expired_sasl_session_can_be_renewed_on_its_connection() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         await client.authenticate()
@@ -296,7 +296,7 @@ def test_a_session_is_renewed_on_its_connection_even_after_its_time() -> None:
     run(scenario, connections_max_reauth_ms="10000")
 
 
-def test_a_handshake_within_a_second_of_the_last_is_a_request_like_any_other() -> None:
+def test_a_second_reauthentication_within_a_second_is_served_as_an_ordinary_request() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         await client.shake_hands()
         await client.authenticate()
@@ -309,7 +309,7 @@ def test_a_handshake_within_a_second_of_the_last_is_a_request_like_any_other() -
     run(scenario, connections_max_reauth_ms="10000")
 
 
-def test_users_that_are_changed_hold_for_the_next_login() -> None:
+def test_changed_users_are_used_by_the_next_login() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         stage.config = config({JAAS: f'{MODULE} required user_ana="changed";'})
         await client.shake_hands()
@@ -318,7 +318,7 @@ def test_users_that_are_changed_hold_for_the_next_login() -> None:
     run(scenario)
 
 
-def test_a_login_that_begins_before_its_broker_serves_goes_on_when_it_does() -> None:
+def test_a_login_that_begins_before_the_broker_has_started_continues_when_it_has() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         client.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         await wait_for(lambda: stage.held._held_requests)
@@ -330,7 +330,7 @@ def test_a_login_that_begins_before_its_broker_serves_goes_on_when_it_does() -> 
     run(scenario, is_released=False)
 
 
-def test_another_request_before_its_broker_serves_closes_the_connection() -> None:
+def test_another_request_before_the_broker_has_started_closes_the_connection() -> None:
     async def scenario(stage: Stage, client: Client) -> None:
         assert not await client.is_served()
         assert stage.held._held_requests == []
@@ -338,7 +338,7 @@ def test_another_request_before_its_broker_serves_closes_the_connection() -> Non
     run(scenario, is_released=False)
 
 
-def test_nodes_that_share_a_password_make_the_same_salts_for_unknown_users() -> None:
+def test_nodes_with_the_same_inter_broker_password_derive_the_same_scram_salts_for_unknown_users() -> None:
     shared = config(
         {
             "inter.broker.listener.name": "SASL_PLAINTEXT",
@@ -351,7 +351,7 @@ def test_nodes_that_share_a_password_make_the_same_salts_for_unknown_users() -> 
     assert shared_secret(alone, SeededEntropy(1)) != shared_secret(alone, SeededEntropy(2))
 
 
-def test_nodes_of_a_secured_cluster_make_the_same_salts_though_their_passwords_differ() -> None:
+def test_nodes_of_a_secured_cluster_derive_the_same_salts_though_their_passwords_differ() -> None:
     nodes = [Login("broker-1", "one", "PLAIN"), Login("broker-2", "two", "PLAIN")]
 
     def secret_of(node: Login, among: list[Login]) -> bytes:
@@ -365,13 +365,13 @@ def test_nodes_of_a_secured_cluster_make_the_same_salts_though_their_passwords_d
     assert secret_of(nodes[0], nodes) != secret_of(nodes[0], nodes[:1])
 
 
-def test_guesses_at_what_salts_are_made_of_are_made_slow() -> None:
+def test_the_secret_of_scram_salts_for_unknown_users_is_derived_with_scrypt() -> None:
     key = "a key of the cluster"
     made = shared_secret(config({"delegation.token.secret.key": key}), SeededEntropy(1))
     assert made == hashlib.scrypt(key.encode(), salt=b"salts of unknown SCRAM users", n=2**14, r=8, p=1, dklen=32)
 
 
-def test_the_secret_of_salts_is_made_at_the_first_login_with_scram(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_of_scram_salts_is_derived_at_the_first_scram_login(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[BrokerConfig] = []
 
     def noting(settings: BrokerConfig, entropy: SeededEntropy) -> bytes:
@@ -390,7 +390,7 @@ def test_the_secret_of_salts_is_made_at_the_first_login_with_scram(monkeypatch: 
     assert len(asked) == 1
 
 
-def test_unknown_users_of_scram_get_the_iterations_that_most_users_have() -> None:
+def test_unknown_scram_users_get_the_iteration_count_that_most_users_have() -> None:
     keys = keys_of_password("SCRAM-SHA-256", "p", b"salt", 8192)
     image = replace(MetadataImage.EMPTY, scram=ScramImage({("ana", 1): ScramCredential(*keys)}))
     settings = config({"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"})
@@ -400,7 +400,7 @@ def test_unknown_users_of_scram_get_the_iterations_that_most_users_have() -> Non
 
 
 @pytest.mark.parametrize(("owner", "is_found"), [("User:ana", True), ("Group:ana", False), ("ana", False)])
-def test_a_stored_token_whose_owner_is_no_user_logs_no_client_in(owner: str, is_found: bool) -> None:
+def test_a_delegation_token_whose_owner_is_no_user_principal_cannot_log_in(owner: str, is_found: bool) -> None:
     token = DelegationToken("id", owner, owner, (), 0, 2_000_000, 2_000_000)
     image = replace(MetadataImage.EMPTY, delegation_tokens=DelegationTokensImage({"id": token}))
     settings = config({"delegation.token.secret.key": "a key of the cluster"})
@@ -409,7 +409,9 @@ def test_a_stored_token_whose_owner_is_no_user_logs_no_client_in(owner: str, is_
         assert sasl._find_token("SCRAM-SHA-256", "id", 1_000_000) is None
 
 
-def test_the_keys_of_a_delegation_token_are_derived_once_and_not_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keys_of_a_delegation_token_are_derived_once_and_not_on_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads: list[int] = []
 
     def noted(*use: str) -> ScramKeys:

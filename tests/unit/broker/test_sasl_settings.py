@@ -39,13 +39,13 @@ def config(changes: dict[str, str], without: str = "") -> BrokerConfig:
     return BrokerConfig(single_node_properties(settings, Path("/nowhere")))
 
 
-def test_a_listener_that_demands_a_login_is_taken_with_its_users() -> None:
+def test_a_sasl_listener_is_accepted_with_its_users() -> None:
     found = config({})
     assert enabled_mechanisms(found, "CLIENTS") == ("PLAIN", "SCRAM-SHA-512")
     assert inter_broker_credentials(found) is controller_credentials(found) is None
 
 
-def test_what_is_set_for_a_listener_wins_over_what_is_set_for_all() -> None:
+def test_a_sasl_setting_of_a_listener_is_preferred_to_one_for_all_listeners() -> None:
     found = config(
         {
             "listener.name.clients.sasl.enabled.mechanisms": "SCRAM-SHA-256",
@@ -61,14 +61,14 @@ def test_what_is_set_for_a_listener_wins_over_what_is_set_for_all() -> None:
     assert max_session_ms(found, "OTHER", "PLAIN") == 1000
 
 
-def test_a_node_presents_the_name_and_password_of_the_listener_through_which_it_reaches_others() -> None:
+def test_a_node_logs_in_to_others_with_the_credentials_of_the_listener_that_it_connects_to() -> None:
     found = inter_broker_credentials(config(AMONG_BROKERS))
     assert found is not None
     assert tuple(found) == ("PLAIN", "node", "hunter2")
     assert "hunter2" not in repr(found)
 
 
-def test_a_broker_alone_presents_what_the_listener_of_controllers_demands_which_is_not_its_own() -> None:
+def test_a_broker_without_controller_role_logs_in_with_the_mechanism_of_the_controller_listener() -> None:
     found = BrokerConfig(
         single_node_properties(
             {
@@ -115,7 +115,7 @@ def test_a_broker_alone_presents_what_the_listener_of_controllers_demands_which_
         ({CALLBACK: "com.example.Users"}, "", CALLBACK, "no class of Java"),
     ],
 )  # fmt: skip
-def test_what_could_not_work_or_would_not_be_enforced_is_refused(
+def test_sasl_settings_that_could_not_work_or_would_not_be_enforced_are_refused(
     changes: dict[str, str], without: str, key: str, why: str
 ) -> None:
     with pytest.raises(ConfigProblem, match=why) as refused:
@@ -138,7 +138,7 @@ def test_what_could_not_work_or_would_not_be_enforced_is_refused(
         ("sasl.jaas.config", PLAIN, False),
     ],
 )
-def test_users_and_mechanisms_of_a_listener_with_sasl_may_change_while_brokers_run(
+def test_users_and_mechanisms_of_a_sasl_listener_can_be_changed_while_brokers_run(
     name: str, text: str, is_taken: bool
 ) -> None:
     problem = unenforced_change({name: text}, config({}))

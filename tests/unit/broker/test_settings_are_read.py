@@ -188,7 +188,7 @@ def test_every_declared_attribute_of_the_broker_config_is_read() -> None:
 
 
 @pytest.mark.parametrize("settings", BUILT_IN_BROKER)
-def test_the_broker_passes_on_every_setting_of_its_parts(settings: Any) -> None:
+def test_the_broker_sets_every_field_of_the_settings_of_its_components(settings: Any) -> None:
     calls = [
         node
         for path in trees()
@@ -200,7 +200,7 @@ def test_the_broker_passes_on_every_setting_of_its_parts(settings: Any) -> None:
     assert {keyword.arg for keyword in calls[0].keywords} == set(names_of(settings))
 
 
-def test_every_field_of_a_log_config_is_given() -> None:
+def test_every_field_of_a_log_config_is_set_from_topic_configs() -> None:
     calls = [
         node
         for node in ast.walk(trees()["log/topic_config.py"])
@@ -210,6 +210,6 @@ def test_every_field_of_a_log_config_is_given() -> None:
 
 
 @pytest.mark.parametrize("settings", [*BUILT_IN_BROKER, LogConfig, ReplicationSettings, QuorumSettings])
-def test_every_setting_of_a_part_is_looked_at_there(settings: Any) -> None:
+def test_every_field_of_the_settings_of_a_component_is_read(settings: Any) -> None:
     read = attributes(path for path in trees() if not path.startswith("broker/"))
     assert set(names_of(settings)) - read == set()

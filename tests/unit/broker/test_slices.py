@@ -83,7 +83,7 @@ class Groups:
         return DescribeGroupsResponse(groups=groups)
 
 
-def test_the_answer_to_all_slices_is_the_answer_to_the_request() -> None:
+def test_a_request_served_in_slices_has_the_same_response_as_one_served_whole() -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=[f"g{number}" for number in range(10)])
     whole = asyncio.run(serve_in_slices(sliced_of(ApiKey.FIND_COORDINATOR), request, coordinators))
     expected = coordinators(request)
@@ -112,7 +112,7 @@ def test_others_have_their_turn_between_slices() -> None:
     assert {1, 2, 3} <= set(turns)
 
 
-def test_what_may_have_a_large_answer_is_asked_for_once_wherever_it_is_named() -> None:
+def test_a_repeated_group_of_a_describe_groups_request_is_described_in_one_slice_only() -> None:
     groups = Groups()
     request = DescribeGroupsRequest(groups=["a", "b", "c", "a", "d", "b", "a"])
     asyncio.run(serve_in_slices(sliced_of(ApiKey.DESCRIBE_GROUPS), request, groups))
@@ -120,7 +120,7 @@ def test_what_may_have_a_large_answer_is_asked_for_once_wherever_it_is_named() -
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_a_list_that_had_another_name_in_older_versions_is_cut_there_too(version: int) -> None:
+def test_a_request_list_that_has_another_name_in_older_versions_is_sliced_there_too(version: int) -> None:
     names = [f"t{number}" for number in range(7)]
     if version == 5:
         request = DeleteTopicsRequest(topic_names=names, timeout_ms=1)
@@ -146,14 +146,14 @@ def test_a_list_that_had_another_name_in_older_versions_is_cut_there_too(version
 
 
 @pytest.mark.parametrize("row", [row for row in broker_rows() if row.sliced], ids=lambda row: row.key.title)
-def test_the_lists_that_are_cut_and_put_together_exist(row: ApiRow[Message]) -> None:
+def test_the_request_and_response_lists_that_are_sliced_exist(row: ApiRow[Message]) -> None:
     api, sliced = row.key, sliced_of(row.key)
     assert sliced.asked in api.request.__annotations__
     assert not sliced.older or sliced.older in api.request.__annotations__
     assert sliced.answered in api.response.__annotations__
 
 
-def test_only_what_names_more_than_a_slice_is_large() -> None:
+def test_a_request_is_served_in_slices_only_if_it_names_more_than_one_slice_holds() -> None:
     assert not sliced_of(ApiKey.DESCRIBE_GROUPS).is_large(DescribeGroupsRequest(groups=["a", "b", "c"]))
     assert sliced_of(ApiKey.DESCRIBE_GROUPS).is_large(DescribeGroupsRequest(groups=["a", "b", "c", "d"]))
     assert row_of(ApiKey.FETCH).sliced is None
@@ -178,7 +178,7 @@ def committed(part: Message) -> Message:
 
 
 @pytest.mark.parametrize("counts", [(10,), (1, 1, 1, 1, 1), (2, 3, 4, 5), (0, 7, 0), (3,), (0, 0, 0, 0)])
-def test_partitions_within_topics_are_cut_and_put_together_in_their_order(counts: tuple[int, ...]) -> None:
+def test_partitions_within_topics_are_sliced_and_merged_in_their_order(counts: tuple[int, ...]) -> None:
     topics = [
         OffsetCommitRequestTopic(
             name=f"t{number}",

@@ -41,7 +41,7 @@ async def start_and_stop(broker: Broker) -> None:
     await broker.stop()
 
 
-def test_a_start_that_finds_its_port_taken_gives_everything_back() -> None:
+def test_a_start_that_fails_because_its_port_is_in_use_releases_everything() -> None:
     async def scenario() -> None:
         disk = disk_with_directory()
         with socket.socket() as taken:
@@ -72,7 +72,7 @@ def test_directories_of_another_cluster_are_released() -> None:
     asyncio.run(asyncio.wait_for(scenario(), TIMEOUT_S))
 
 
-def test_stages_are_closed_and_abandoned_in_the_opposite_order_of_their_start() -> None:
+def test_start_stages_are_closed_and_abandoned_in_reverse_order() -> None:
     ended: list[str] = []
 
     class Recorded:

@@ -139,7 +139,7 @@ def test_a_fetch_over_the_quota_is_not_admitted_and_nothing_of_it_is_recorded() 
     assert desk.muted_ms == 8_000
 
 
-def test_a_batch_larger_than_all_windows_allow_is_given_to_a_client_that_has_had_nothing_for_so_long() -> None:
+def test_a_fetch_of_a_batch_larger_than_the_quota_is_admitted_for_a_client_that_has_fetched_nothing() -> None:
     desk = Desk({ALL_USERS: {"consumer_byte_rate": 1_000.0}})
     admitted: list[bool] = []
 
@@ -178,7 +178,7 @@ def test_a_fetch_of_a_follower_is_exempt_on_the_listener_between_brokers_alone()
         assert charges[-1] is not None
 
 
-def test_what_a_client_asks_before_its_login_counts_for_no_user() -> None:
+def test_requests_before_the_login_count_for_no_users_request_quota() -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     def handle(*_: object) -> ListGroupsResponse:
@@ -192,7 +192,7 @@ def test_what_a_client_asks_before_its_login_counts_for_no_user() -> None:
     assert desk.ask(ListGroupsRequest(), 4).throttle_time_ms > 0
 
 
-def test_the_time_that_a_request_keeps_the_loop_busy_counts_and_what_is_between_brokers_does_not() -> None:
+def test_the_time_of_a_request_on_the_event_loop_counts_for_the_request_quota_except_between_brokers() -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     def handle(*_: object) -> ListGroupsResponse:
@@ -214,7 +214,7 @@ def test_the_time_that_a_request_keeps_the_loop_busy_counts_and_what_is_between_
     assert GROUPS.throttle_time_ms == 0
 
 
-def test_every_step_of_a_response_that_a_coroutine_makes_counts() -> None:
+def test_every_step_of_a_coroutine_that_builds_a_response_counts_for_the_request_quota() -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     async def respond() -> ListGroupsResponse:
@@ -245,7 +245,7 @@ def test_every_step_of_a_response_that_a_coroutine_makes_counts() -> None:
     assert (reading.throttled_count, reading.throttle_time_ms) == (1, 1_000)
 
 
-def test_the_time_that_the_controller_asks_for_is_waited_for_by_the_broker() -> None:
+def test_a_client_is_muted_for_the_throttle_time_that_the_controller_returns() -> None:
     desk = Desk({ALL_USERS: {"controller_mutation_rate": 1.0}})
     desk.handle(ApiKey.CREATE_TOPICS, 7, lambda *_: CreateTopicsResponse(throttle_time_ms=4_321, topics=[]))
     assert desk.ask(CreateTopicsRequest(topics=[], timeout_ms=1), 7).throttle_time_ms == 4_321
@@ -284,7 +284,7 @@ def test_a_fetch_under_a_byte_rate_beyond_all_bounds_is_not_limited() -> None:
     assert limits == [1_000]
 
 
-def test_the_time_of_a_request_that_fails_counts() -> None:
+def test_the_time_of_a_failed_request_counts_for_the_request_quota() -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     def handle(*_: object) -> Message:
@@ -310,7 +310,9 @@ class Waiting(Pending):
 
 
 @pytest.mark.parametrize(("is_made", "percentage"), [(False, 4.0), (True, 7.0)])
-def test_the_time_of_a_request_without_a_response_counts_once(is_made: bool, percentage: float) -> None:
+def test_the_time_of_a_request_without_a_response_counts_once_for_the_request_quota(
+    is_made: bool, percentage: float
+) -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     def handle(*_: object) -> Pending:
@@ -331,7 +333,7 @@ def test_the_time_of_a_request_without_a_response_counts_once(is_made: bool, per
     assert desk.muted_ms == 0
 
 
-def test_the_steps_of_a_coroutine_count_though_its_request_is_cancelled() -> None:
+def test_the_steps_of_a_coroutine_count_for_the_request_quota_though_its_request_is_cancelled() -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     async def respond() -> ListGroupsResponse:
@@ -351,7 +353,7 @@ def test_the_steps_of_a_coroutine_count_though_its_request_is_cancelled() -> Non
     assert desk.request_percentage == pytest.approx(4.0)
 
 
-def test_the_time_of_a_refused_produce_without_an_answer_does_not_count() -> None:
+def test_the_time_of_a_refused_produce_with_acks_0_does_not_count_for_the_request_quota() -> None:
     desk = Desk({ALL_USERS: {"request_percentage": 10.0}})
 
     def handle(*_: object) -> Message:
@@ -406,7 +408,7 @@ def test_a_request_percentage_that_appears_while_a_request_waits_does_not_count_
 
 
 @pytest.mark.parametrize(("quotas", "muted_ms"), [({}, 0), ({ALL_USERS: {"controller_mutation_rate": 1.0}}, 4_321)])
-def test_a_client_that_asks_a_controller_itself_is_muted_for_its_mutations(quotas: Configured, muted_ms: int) -> None:
+def test_a_client_of_a_controller_listener_is_muted_for_its_mutations(quotas: Configured, muted_ms: int) -> None:
     desk = Desk({})
     image = replace(MetadataImage.EMPTY, quotas=QuotasImage(quotas))
     nothing: Any = SimpleNamespace(node_id=1, value={"quota.window.num": 11, "quota.window.size.seconds": 1}.get)
@@ -421,7 +423,7 @@ def test_a_client_that_asks_a_controller_itself_is_muted_for_its_mutations(quota
     assert desk.muted_ms == muted_ms
 
 
-def test_a_controller_counts_the_time_of_its_own_clients_and_not_that_of_nodes() -> None:
+def test_a_controller_counts_the_request_time_of_clients_and_not_that_of_nodes() -> None:
     desk = Desk({})
     throttling = ControllerThrottling(desk.clock, Windows(), lambda: desk.busy_ns)
     throttling.follow({ALL_USERS: {"request_percentage": 1.0}})
@@ -435,14 +437,14 @@ def test_a_controller_counts_the_time_of_its_own_clients_and_not_that_of_nodes()
     assert throttling.begin(Quota.FETCH, desk.connection, context, ListGroupsRequest(), 1) is None
 
 
-def test_what_nodes_ask_of_each_other_counts_for_no_quota() -> None:
+def test_requests_between_nodes_count_for_no_quota() -> None:
     between = {row.key.title for row in controller_rows() if row.authorised_on_controller == (BETWEEN_NODES,)}
     counted = {row.key.title for row in controller_rows() if row.quota is not Quota.NONE}
     assert between & counted == {"Fetch"}, "which a controller passes over, as the test above shows"
     assert len(between) > 10
 
 
-def test_every_api_that_clients_call_has_a_place_for_the_throttle_time() -> None:
+def test_every_api_with_a_quota_has_a_throttle_time_in_its_response_except_describe_quorum() -> None:
     without = [
         row.key.title
         for row in broker_rows()

@@ -145,7 +145,7 @@ def commit_request(group: str, *topics: tuple[str, int, int], by_id: bool = Fals
 
 
 @looped
-async def test_empty_group_ids_are_refused_everywhere(fixture: Fixture) -> None:
+async def test_empty_group_ids_are_refused_by_every_api(fixture: Fixture) -> None:
     await fixture.elect()
     code = ErrorCode.INVALID_GROUP_ID
     assert fixture.ask(JoinGroupResponse, join_request(""), 9).error_code == code
@@ -162,7 +162,7 @@ async def test_empty_group_ids_are_refused_everywhere(fixture: Fixture) -> None:
 
 
 @looped
-async def test_sessions_have_bounds(fixture: Fixture) -> None:
+async def test_session_timeouts_outside_the_configured_bounds_are_refused(fixture: Fixture) -> None:
     await fixture.elect()
     for session_ms in (5_999, 1_800_001):
         response = fixture.ask(JoinGroupResponse, join_request(session_ms=session_ms), 9)
@@ -173,7 +173,7 @@ async def test_sessions_have_bounds(fixture: Fixture) -> None:
 
 
 @looped
-async def test_a_join_without_protocol_is_null_or_empty_as_the_version_wants_it(fixture: Fixture) -> None:
+async def test_the_protocol_name_of_a_failed_join_is_null_from_version_7_on_and_empty_before(fixture: Fixture) -> None:
     await fixture.elect()
     assert fixture.ask(JoinGroupResponse, join_request(), 7).protocol_name is None
     assert fixture.ask(JoinGroupResponse, join_request(), 6).protocol_name == ""
@@ -202,7 +202,7 @@ async def test_from_version_5_on_a_sync_names_its_protocol(fixture: Fixture) -> 
         {"member_epoch": -2},
     ],
 )
-def test_a_consumer_heartbeat_that_makes_no_sense_is_refused_with_a_reason(changes: dict[str, Any]) -> None:
+def test_a_malformed_consumer_heartbeat_is_refused_with_a_reason(changes: dict[str, Any]) -> None:
     @looped
     async def run(fixture: Fixture) -> None:
         await fixture.elect()
@@ -214,7 +214,7 @@ def test_a_consumer_heartbeat_that_makes_no_sense_is_refused_with_a_reason(chang
 
 
 @looped
-async def test_only_assignors_that_are_there_can_be_named(fixture: Fixture) -> None:
+async def test_unknown_server_assignors_are_refused(fixture: Fixture) -> None:
     await fixture.elect()
     response = fixture.ask(ConsumerGroupHeartbeatResponse, consumer_join(server_assignor="exotic"), 1)
     assert response.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
@@ -224,7 +224,7 @@ async def test_only_assignors_that_are_there_can_be_named(fixture: Fixture) -> N
 
 
 @looped
-async def test_in_version_0_a_consumer_may_leave_its_id_to_us(fixture: Fixture) -> None:
+async def test_in_consumer_heartbeat_version_0_a_member_may_omit_its_id(fixture: Fixture) -> None:
     await fixture.elect()
     response = fixture.ask(ConsumerGroupHeartbeatResponse, consumer_join(member_id=""), 0)
     assert response.member_id
@@ -234,7 +234,9 @@ async def test_in_version_0_a_consumer_may_leave_its_id_to_us(fixture: Fixture) 
 
 
 @looped
-async def test_what_is_not_ours_is_sent_elsewhere_in_the_form_of_each_api(fixture: Fixture) -> None:
+async def test_requests_for_a_group_of_another_coordinator_are_answered_not_coordinator_by_each_api(
+    fixture: Fixture,
+) -> None:
     code = ErrorCode.NOT_COORDINATOR
     response = fixture.ask(JoinGroupResponse, join_request(member="m"), 9)
     assert (response.error_code, response.member_id) == (code, "")
@@ -255,7 +257,7 @@ async def test_what_is_not_ours_is_sent_elsewhere_in_the_form_of_each_api(fixtur
 
 
 @looped
-async def test_a_member_is_not_alarmed_by_a_coordinator_that_loads(fixture: Fixture) -> None:
+async def test_a_heartbeat_to_a_loading_coordinator_is_answered_without_an_error(fixture: Fixture) -> None:
     task = fixture.groups.elect(fixture.groups.partition_for("g"), 1)
     assert task is not None
     heartbeat = HeartbeatRequest(group_id="g", generation_id=0, member_id="m")
@@ -267,7 +269,7 @@ async def test_a_member_is_not_alarmed_by_a_coordinator_that_loads(fixture: Fixt
 
 
 @looped
-async def test_errors_of_the_log_are_told_as_those_of_a_coordinator(fixture: Fixture) -> None:
+async def test_append_errors_of_group_requests_are_mapped_to_coordinator_errors(fixture: Fixture) -> None:
     await fixture.elect()
     for code, told in (
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
@@ -283,7 +285,7 @@ async def test_errors_of_the_log_are_told_as_those_of_a_coordinator(fixture: Fix
 
 
 @looped
-async def test_before_version_3_one_member_leaves_with_one_error(fixture: Fixture) -> None:
+async def test_before_leave_group_version_3_one_member_leaves_with_a_top_level_error(fixture: Fixture) -> None:
     await fixture.elect()
     member = fixture.ask(JoinGroupResponse, join_request(), 9).member_id
     gone = LeaveGroupRequest(group_id="g", member_id=member)
@@ -294,7 +296,7 @@ async def test_before_version_3_one_member_leaves_with_one_error(fixture: Fixtur
 
 
 @looped
-async def test_to_leave_a_group_that_is_not_there_is_an_error_of_each_member(fixture: Fixture) -> None:
+async def test_leaving_an_unknown_group_is_answered_with_an_error_for_each_member(fixture: Fixture) -> None:
     await fixture.elect()
     request = LeaveGroupRequest(group_id="absent", members=[MemberIdentity(member_id="m", group_instance_id="i")])
     response = fixture.ask(LeaveGroupResponse, request, 5)
@@ -308,7 +310,7 @@ async def test_to_leave_a_group_that_is_not_there_is_an_error_of_each_member(fix
 
 
 @looped
-async def test_offsets_are_committed_for_partitions_that_exist(fixture: Fixture) -> None:
+async def test_offsets_are_committed_for_existing_partitions_only(fixture: Fixture) -> None:
     await fixture.elect()
     request = commit_request("g", ("nothing", 0, 1), ("orders", 7, 1), ("orders", 0, 5), ("payments", 1, 6))
     response = fixture.ask(OffsetCommitResponse, request, 9)
@@ -323,14 +325,14 @@ async def test_offsets_are_committed_for_partitions_that_exist(fixture: Fixture)
 
 
 @looped
-async def test_a_commit_of_nothing_that_exists_does_not_make_a_group(fixture: Fixture) -> None:
+async def test_a_commit_without_any_existing_partition_creates_no_group(fixture: Fixture) -> None:
     await fixture.elect()
     fixture.ask(OffsetCommitResponse, commit_request("g", ("nothing", 0, 1)), 9)
     assert fixture.ask(ListGroupsResponse, ListGroupsRequest(), 5).groups == []
 
 
 @looped
-async def test_from_version_10_on_topics_go_by_id(fixture: Fixture) -> None:
+async def test_from_version_10_on_offset_requests_use_topic_ids(fixture: Fixture) -> None:
     await fixture.elect()
     request = commit_request("g", ("orders", 0, 5), ("nothing", 0, 1), by_id=True)
     response = fixture.ask(OffsetCommitResponse, request, 10)
@@ -346,7 +348,7 @@ async def test_from_version_10_on_topics_go_by_id(fixture: Fixture) -> None:
 
 
 @looped
-async def test_all_offsets_by_id_leave_out_topics_that_are_gone(fixture: Fixture) -> None:
+async def test_offset_fetch_of_all_topics_by_id_omits_deleted_topics(fixture: Fixture) -> None:
     await fixture.elect()
     fixture.ask(OffsetCommitResponse, commit_request("g", ("orders", 0, 5), ("payments", 0, 6)), 9)
     fetch = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
@@ -359,7 +361,7 @@ async def test_all_offsets_by_id_leave_out_topics_that_are_gone(fixture: Fixture
 
 
 @looped
-async def test_several_groups_are_fetched_at_once(fixture: Fixture) -> None:
+async def test_an_offset_fetch_may_name_several_groups(fixture: Fixture) -> None:
     await fixture.elect(fixture.groups.partition_for("ours"))
     theirs = next(
         name
@@ -376,7 +378,7 @@ async def test_several_groups_are_fetched_at_once(fixture: Fixture) -> None:
 
 
 @looped
-async def test_one_group_is_fetched_in_the_old_form(fixture: Fixture) -> None:
+async def test_an_offset_fetch_before_version_8_names_one_group(fixture: Fixture) -> None:
     wanted = [OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]
     request = OffsetFetchRequest(group_id="g", topics=wanted)
     assert fixture.ask(OffsetFetchResponse, request, 7).error_code == ErrorCode.NOT_COORDINATOR
@@ -392,7 +394,7 @@ async def test_one_group_is_fetched_in_the_old_form(fixture: Fixture) -> None:
 
 
 @looped
-async def test_offsets_are_deleted_for_partitions_that_exist(fixture: Fixture) -> None:
+async def test_offsets_are_deleted_for_existing_partitions_only(fixture: Fixture) -> None:
     await fixture.elect()
     fixture.ask(OffsetCommitResponse, commit_request("g", ("orders", 0, 5)), 9)
     request = OffsetDeleteRequest(
@@ -440,7 +442,9 @@ def txn_codes(answer: TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitRespons
 
 
 @looped
-async def test_offsets_of_a_transaction_go_the_same_way_with_their_guard(fixture: Fixture) -> None:
+async def test_transactional_offsets_are_committed_for_existing_partitions_with_their_verification_guard(
+    fixture: Fixture,
+) -> None:
     await fixture.elect()
     guard = object()
     answer = fixture.groups.offsets.commit_in_transaction(txn_commit(), Context(5), guard)
@@ -457,7 +461,9 @@ async def test_offsets_of_a_transaction_go_the_same_way_with_their_guard(fixture
 
 
 @looped
-async def test_producers_that_do_not_know_of_loading_are_told_something_else(fixture: Fixture) -> None:
+async def test_txn_offset_commit_before_version_2_gets_coordinator_not_available_while_the_coordinator_loads(
+    fixture: Fixture,
+) -> None:
     task = fixture.groups.elect(fixture.groups.partition_for("g"), 1)
     assert task is not None
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -501,7 +507,9 @@ async def test_groups_of_all_partitions_are_listed_by_state_and_type(fixture: Fi
 
 
 @looped
-async def test_classic_groups_are_described_and_others_are_dead_or_not_found(fixture: Fixture) -> None:
+async def test_describe_groups_describes_classic_groups_and_reports_others_as_dead_or_not_found(
+    fixture: Fixture,
+) -> None:
     await two_groups(fixture)
     request = DescribeGroupsRequest(groups=["simple", "c", "absent"])
     old = fixture.ask(DescribeGroupsResponse, request, 5).groups
@@ -553,7 +561,7 @@ async def test_consumer_groups_are_described_with_assignments(fixture: Fixture) 
 
 
 @looped
-async def test_groups_of_several_partitions_are_deleted_and_named_twice_only_once(fixture: Fixture) -> None:
+async def test_groups_of_several_partitions_are_deleted_and_a_repeated_group_once(fixture: Fixture) -> None:
     await two_groups(fixture)
     request = DeleteGroupsRequest(groups_names=["c", "simple", "simple", "absent"])
     results = fixture.ask(DeleteGroupsResponse, request, 2).results
@@ -565,7 +573,7 @@ async def test_groups_of_several_partitions_are_deleted_and_named_twice_only_onc
 
 
 @looped
-async def test_settings_that_change_hold_for_groups_that_live(fixture: Fixture) -> None:
+async def test_changed_settings_apply_to_existing_groups(fixture: Fixture) -> None:
     await two_groups(fixture)
     fixture.groups.configure(GroupCoordinatorConfig(group_consumer_heartbeat_interval_ms=9_000))
     beat = ConsumerGroupHeartbeatRequest(group_id="c", member_id="m", member_epoch=2)

@@ -21,13 +21,13 @@ from pessoa.coordinator.partitioning import partition_for
         ("polygenelubricants", -2147483648),
     ],
 )
-def test_the_hash_of_a_text_is_that_of_java(text: str, expected: int) -> None:
+def test_the_string_hash_is_that_of_java(text: str, expected: int) -> None:
     assert string_hash(text) == expected % (1 << 32)
 
 
-def test_a_hash_without_absolute_value_goes_to_partition_zero() -> None:
+def test_a_hash_of_integer_min_value_is_mapped_to_partition_zero() -> None:
     assert partition_for("polygenelubricants", 50) == 0
 
 
-def test_a_negative_hash_counts_by_its_absolute_value() -> None:
+def test_a_negative_hash_is_mapped_by_its_absolute_value() -> None:
     assert partition_for("my-group", 50) == 1906497762 % 50

@@ -170,7 +170,7 @@ async def turn() -> None:
 
 
 @looped
-async def test_nothing_is_served_before_the_partition_is_ours_or_while_it_loads() -> None:
+async def test_requests_are_refused_before_the_partition_is_led_and_while_it_loads() -> None:
     fixture = Fixture()
     with pytest.raises(Refusal) as refused:
         fixture.submit("get x")
@@ -186,7 +186,7 @@ async def test_nothing_is_served_before_the_partition_is_ours_or_while_it_loads(
 
 
 @looped
-async def test_what_is_committed_with_its_append_is_answered_at_once() -> None:
+async def test_a_write_that_is_committed_by_its_append_is_answered_at_once() -> None:
     fixture = Fixture()
     shard = await fixture.elect()
     fixture.answer("set a", 5)
@@ -214,7 +214,7 @@ async def test_a_write_is_answered_when_the_high_watermark_has_passed_it() -> No
 
 
 @looped
-async def test_a_read_does_not_show_what_is_not_committed() -> None:
+async def test_a_read_does_not_see_uncommitted_writes() -> None:
     fixture = Fixture(holds_back=True)
     await fixture.elect()
     fixture.later("set a", 1)
@@ -229,7 +229,7 @@ async def test_a_read_does_not_show_what_is_not_committed() -> None:
 
 
 @looped
-async def test_a_fresh_read_waits_for_the_replicas_though_everything_is_committed() -> None:
+async def test_a_confirmed_read_waits_for_the_replicas_though_all_writes_are_committed() -> None:
     fixture = Fixture()
     await fixture.elect()
     fixture.answer("set a", 1)
@@ -246,7 +246,7 @@ async def test_a_fresh_read_waits_for_the_replicas_though_everything_is_committe
 
 
 @looped
-async def test_a_fresh_read_of_a_leader_that_is_cut_off_is_refused_in_the_end() -> None:
+async def test_a_confirmed_read_of_an_isolated_leader_is_refused_at_its_timeout() -> None:
     fixture = Fixture(holds_back=True)
     fixture.log.has_followers = True
     await fixture.elect()
@@ -261,7 +261,7 @@ async def test_a_fresh_read_of_a_leader_that_is_cut_off_is_refused_in_the_end() 
 
 
 @looped
-async def test_a_fresh_read_is_refused_where_too_few_replicas_are_in_sync() -> None:
+async def test_a_confirmed_read_is_refused_when_too_few_replicas_are_in_sync() -> None:
     fixture = Fixture()
     fixture.log.has_followers = True
     await fixture.elect()
@@ -273,7 +273,7 @@ async def test_a_fresh_read_is_refused_where_too_few_replicas_are_in_sync() -> N
 
 
 @looped
-async def test_a_fresh_read_of_the_only_replica_writes_nothing() -> None:
+async def test_a_confirmed_read_of_a_single_replica_writes_nothing() -> None:
     fixture = Fixture()
     await fixture.elect()
     fixture.answer("set a", 1)
@@ -283,7 +283,7 @@ async def test_a_fresh_read_of_the_only_replica_writes_nothing() -> None:
 
 
 @looped
-async def test_what_fresh_reads_leave_in_the_log_means_nothing_to_the_next_leader() -> None:
+async def test_the_records_of_confirmed_reads_are_ignored_by_the_next_leader() -> None:
     fixture = Fixture()
     fixture.log.has_followers = True
     await fixture.elect()
@@ -298,7 +298,7 @@ async def test_what_fresh_reads_leave_in_the_log_means_nothing_to_the_next_leade
 
 
 @looped
-async def test_a_refused_append_leaves_no_trace_in_the_shard() -> None:
+async def test_a_refused_append_leaves_the_shard_unchanged() -> None:
     fixture = Fixture()
     shard = await fixture.elect()
     fixture.log.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -335,7 +335,7 @@ async def test_a_write_that_is_not_committed_in_time_is_refused_and_the_next_is_
 
 
 @looped
-async def test_a_reply_may_come_with_a_later_request() -> None:
+async def test_a_waiting_request_may_be_answered_by_a_later_request() -> None:
     fixture = Fixture()
     await fixture.elect()
     fixture.answer("set a", 3)
@@ -350,7 +350,7 @@ async def test_a_reply_may_come_with_a_later_request() -> None:
 
 
 @looped
-async def test_a_refusal_of_the_shard_is_raised() -> None:
+async def test_a_refusal_by_the_shard_is_raised_to_the_caller() -> None:
     fixture = Fixture()
     await fixture.elect()
     with pytest.raises(Refusal, match=r"who\?"):
@@ -359,7 +359,7 @@ async def test_a_refusal_of_the_shard_is_raised() -> None:
 
 
 @looped
-async def test_requests_that_wait_are_refused_with_not_coordinator_when_leadership_goes() -> None:
+async def test_waiting_requests_are_answered_not_coordinator_when_leadership_is_lost() -> None:
     fixture = Fixture(holds_back=True)
     await fixture.elect()
     writing, parked = fixture.later("set a", 1), fixture.later("park")
@@ -374,7 +374,7 @@ async def test_requests_that_wait_are_refused_with_not_coordinator_when_leadersh
 
 
 @looped
-async def test_a_resignation_of_an_older_epoch_is_no_news() -> None:
+async def test_a_resignation_with_an_older_epoch_is_ignored() -> None:
     fixture = Fixture()
     await fixture.elect(epoch=5)
     fixture.runtime.resign(0, epoch=4)
@@ -402,7 +402,7 @@ async def test_a_new_leader_loads_what_the_old_one_wrote() -> None:
 
 
 @looped
-async def test_records_of_a_newer_kafka_are_passed_over() -> None:
+async def test_records_with_unknown_key_types_are_skipped_when_a_shard_loads() -> None:
     fixture = Fixture()
     batch = encode_batch([record("a", 1), record("b", 2)], 0)
     # Key type 3 of the second record becomes 99.
@@ -415,7 +415,7 @@ async def test_records_of_a_newer_kafka_are_passed_over() -> None:
 
 
 @looped
-async def test_a_batch_of_a_transaction_carries_its_producer_and_the_guard_reaches_the_log() -> None:
+async def test_a_transactional_batch_has_its_producer_and_its_verification_guard_is_passed_to_the_log() -> None:
     fixture = Fixture()
     await fixture.elect()
     guard = object()
@@ -428,7 +428,7 @@ async def test_a_batch_of_a_transaction_carries_its_producer_and_the_guard_reach
 
 
 @looped
-async def test_the_marker_of_a_transaction_is_written_before_the_shard_hears_of_it() -> None:
+async def test_a_transaction_marker_is_committed_before_the_shard_applies_it() -> None:
     fixture = Fixture(holds_back=True)
     shard = await fixture.elect()
     ending = asyncio.ensure_future(fixture.runtime.complete_transaction(0, 77, 3, 9, committed=False))
@@ -443,7 +443,7 @@ async def test_the_marker_of_a_transaction_is_written_before_the_shard_hears_of_
 
 
 @looped
-async def test_a_deadline_is_kept_and_what_it_decides_is_written() -> None:
+async def test_a_deadline_of_a_shard_is_kept_and_its_records_are_written() -> None:
     fixture = Fixture()
     shard = await fixture.elect()
     fixture.answer("ring-in 1000")
@@ -462,7 +462,7 @@ async def test_a_deadline_is_kept_and_what_it_decides_is_written() -> None:
 
 
 @looped
-async def test_setting_the_clock_neither_ends_nor_prolongs_what_is_measured_from_now() -> None:
+async def test_setting_the_wall_clock_neither_shortens_nor_prolongs_timeouts() -> None:
     for jump_ms in (3_600_000, -3_600_000, 900, -900, 10, -10):
         fixture = Fixture()
         shard = await fixture.elect()
@@ -480,7 +480,7 @@ async def test_setting_the_clock_neither_ends_nor_prolongs_what_is_measured_from
 
 
 @looped
-async def test_setting_the_clock_before_the_timer_begins_to_wait_does_not_prolong_the_wait() -> None:
+async def test_setting_the_wall_clock_before_the_timer_waits_does_not_prolong_the_wait() -> None:
     for jump_ms in (3_600_000, -3_600_000, 900, -900):
         fixture = Fixture()
         shard = await fixture.elect()
@@ -520,7 +520,7 @@ async def test_small_steps_of_the_clock_never_add_up_to_an_early_or_a_late_deadl
 
 
 @looped
-async def test_a_shard_that_cannot_replay_what_was_written_is_given_up() -> None:
+async def test_a_shard_that_cannot_replay_its_own_records_is_unloaded() -> None:
     fixture = Fixture()
     await fixture.elect()
     parked = fixture.later("park")
@@ -571,7 +571,7 @@ class LostLog(MemoryLog):
 
 
 @looped
-async def test_a_read_after_leadership_has_gone_shows_nothing() -> None:
+async def test_a_read_after_leadership_is_lost_is_refused() -> None:
     fixture = Fixture(log=LostLog())
     await fixture.elect()
     assert isinstance(fixture.log, LostLog)
@@ -583,7 +583,7 @@ async def test_a_read_after_leadership_has_gone_shows_nothing() -> None:
 
 
 @looped
-async def test_a_load_after_leadership_has_gone_is_no_mistake() -> None:
+async def test_a_load_that_ends_after_leadership_is_lost_is_discarded_without_an_error() -> None:
     fixture = Fixture(log=LostLog())
     assert isinstance(fixture.log, LostLog)
     fixture.log.is_lost = True
@@ -595,7 +595,7 @@ async def test_a_load_after_leadership_has_gone_is_no_mistake() -> None:
 
 
 @looped
-async def test_what_need_not_be_one_batch_is_written_in_pieces() -> None:
+async def test_records_that_need_not_be_atomic_are_written_in_several_batches() -> None:
     fixture = Fixture()
     shard = await fixture.elect()
     fixture.answer("set-many 1200")
@@ -606,7 +606,7 @@ async def test_what_need_not_be_one_batch_is_written_in_pieces() -> None:
 
 
 @looped
-async def test_a_new_image_reaches_every_shard_and_those_that_load_later() -> None:
+async def test_a_new_metadata_image_reaches_every_shard_and_those_that_load_later() -> None:
     fixture = Fixture(partitions=2)
     first = await fixture.elect(0)
     later = image(orders=1)
@@ -618,7 +618,7 @@ async def test_a_new_image_reaches_every_shard_and_those_that_load_later() -> No
 
 
 @looped
-async def test_closing_leaves_no_task_behind() -> None:
+async def test_closing_the_runtime_leaves_no_task() -> None:
     fixture = Fixture(holds_back=True)
     await fixture.elect()
     fixture.answer("ring-in 1000")

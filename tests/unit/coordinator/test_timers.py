@@ -21,7 +21,7 @@ def run(timers: Timers, now_ms: int) -> None:
         action(now_ms)
 
 
-def test_timers_ring_in_the_order_of_their_deadlines() -> None:
+def test_timers_fire_in_the_order_of_their_deadlines() -> None:
     timers, bell = Timers(), Bell()
     timers.schedule("b", 20, bell.ring("b"))
     timers.schedule("a", 10, bell.ring("a"))
@@ -31,7 +31,7 @@ def test_timers_ring_in_the_order_of_their_deadlines() -> None:
     assert timers.next_deadline_ms() == 30
 
 
-def test_a_timer_that_is_put_off_rings_once_and_at_the_later_time() -> None:
+def test_a_timer_that_is_rescheduled_later_fires_once_at_the_later_time() -> None:
     timers, bell = Timers(), Bell()
     timers.schedule("session", 10, bell.ring("old"))
     timers.schedule("session", 50, bell.ring("new"))
@@ -51,7 +51,7 @@ def test_a_timer_can_be_set_earlier() -> None:
     assert bell.rung == ["new@100"]
 
 
-def test_a_cancelled_timer_does_not_ring_even_if_it_is_set_anew_at_the_same_time() -> None:
+def test_a_cancelled_timer_does_not_fire_even_if_it_is_scheduled_again_for_the_same_time() -> None:
     timers, bell = Timers(), Bell()
     timers.schedule("session", 10, bell.ring("old"))
     timers.cancel("session")
@@ -61,7 +61,7 @@ def test_a_cancelled_timer_does_not_ring_even_if_it_is_set_anew_at_the_same_time
     assert bell.rung == ["new@10"]
 
 
-def test_a_thousand_heartbeats_leave_one_entry() -> None:
+def test_a_thousand_reschedules_of_a_timer_leave_one_entry() -> None:
     timers, bell = Timers(), Bell()
     for now_ms in range(1000):
         timers.schedule("session", now_ms + 45_000, bell.ring("session"))
@@ -81,7 +81,7 @@ def test_all_deadlines_move_when_the_clock_jumps() -> None:
     assert bell.rung == ["b@1030", "a@1030"]
 
 
-def test_a_deadline_set_after_a_shift_stands_where_it_was_set() -> None:
+def test_a_deadline_that_is_set_after_a_shift_is_not_moved_by_that_shift() -> None:
     timers, bell = Timers(), Bell()
     timers.schedule("early", 10, bell.ring("early"))
     timers.shift(1000)

@@ -58,7 +58,7 @@ def test_closing_writes_what_was_collected(stage: Stage) -> None:
     assert stage.content() == b"one\n"
 
 
-def test_a_full_file_moves_up_and_the_oldest_goes() -> None:
+def test_a_full_log_file_is_rotated_and_the_oldest_is_deleted() -> None:
     stage = Stage(max_bytes=250, max_files=3)
     for number in range(10):
         stage.file.append(LINE[:-2] + b"%d\n" % number)
@@ -69,7 +69,7 @@ def test_a_full_file_moves_up_and_the_oldest_goes() -> None:
     assert stage.content(PATH + ".2").startswith(LINE[:-2] + b"4\n")
 
 
-def test_with_one_file_rotation_begins_it_anew() -> None:
+def test_with_max_files_1_rotation_truncates_the_log_file() -> None:
     stage = Stage(max_bytes=150, max_files=1)
     for number in range(3):
         stage.file.append(LINE[:-2] + b"%d\n" % number)

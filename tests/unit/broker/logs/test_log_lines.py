@@ -34,11 +34,11 @@ def test_a_text_line_has_no_control_characters_and_keeps_its_quotes() -> None:
 
 
 @pytest.mark.parametrize(("value", "word"), [("", '""'), ("two words", '"two words"'), ("a=b", '"a=b"'), (7, "7")])
-def test_a_text_line_quotes_what_would_not_read_back(value: str | int, word: str) -> None:
+def test_a_text_line_quotes_values_that_could_not_be_parsed_back(value: str | int, word: str) -> None:
     assert render_text({"time": "t", "k": value}) == f"t k={word}\n".encode()
 
 
-def test_a_long_name_is_cut() -> None:
+def test_a_long_name_is_truncated_in_a_log_line() -> None:
     assert len(shortened("x" * 32_000)) == LONGEST_NAME
     assert shortened("x" * LONGEST_NAME) == "x" * LONGEST_NAME
 
@@ -55,7 +55,7 @@ def record(message: str, error: Exception | None = None) -> logging.LogRecord:
     return logging.LogRecord("pessoa.net", logging.WARNING, "f.py", 1, message, None, info)
 
 
-def test_a_record_of_the_process_cannot_forge_another() -> None:
+def test_a_log_record_with_newlines_cannot_forge_another_record() -> None:
     formatter = EscapingFormatter("%(levelname)s %(message)s")
     assert formatter.format(record("x\nERROR forged\x1b[2J")) == "WARNING x\\nERROR forged\\x1b[2J"
     shown = formatter.format(record("failed", ValueError("x\nERROR forged")))

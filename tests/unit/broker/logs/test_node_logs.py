@@ -86,7 +86,7 @@ def in_loop(test: Callable[[], None]) -> Callable[[], None]:
 
 
 @in_loop
-def test_a_broker_that_stops_leaves_the_logs_of_others_in_its_process_on() -> None:
+def test_stopping_a_broker_does_not_turn_off_the_logs_of_other_brokers_in_its_process() -> None:
     one, other = Node("access", "audit", "authorizer", "error"), Node("access", "audit", "authorizer", "error")
     one.logs.abandon()
     log_levels.set_level("pessoa.test", "INFO")
@@ -108,7 +108,7 @@ def test_brokers_of_a_process_write_what_each_of_them_names() -> None:
 
 
 @in_loop
-def test_a_logger_whose_level_is_deleted_means_what_the_setting_says() -> None:
+def test_deleting_the_level_of_a_logger_restores_the_logs_of_the_setting() -> None:
     node = Node("audit")
     for level, written in (("FATAL", "none"), (None, "audit"), ("FATAL", "none")):
         log_levels.set_level("pessoa.audit", level)
@@ -122,7 +122,7 @@ def test_a_logger_whose_level_is_deleted_means_what_the_setting_says() -> None:
 
 
 @in_loop
-def test_a_change_of_the_setting_takes_the_place_of_a_level() -> None:
+def test_a_change_of_the_setting_overrides_a_logger_level() -> None:
     node = Node()
     log_levels.set_level(ACCESS_LOGGER, "FATAL")
     node.name("access")
@@ -132,7 +132,7 @@ def test_a_change_of_the_setting_takes_the_place_of_a_level() -> None:
 
 
 @in_loop
-def test_a_level_holds_until_the_last_broker_of_the_process_stops() -> None:
+def test_a_logger_level_is_reset_when_the_last_broker_of_the_process_stops() -> None:
     node = Node()
     log_levels.set_level(ACCESS_LOGGER, "DEBUG")
     node.logs.abandon()

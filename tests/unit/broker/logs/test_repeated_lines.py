@@ -38,7 +38,7 @@ def test_a_flood_of_one_kind_is_written_in_part_and_counted() -> None:
     assert log.lines[-1] == "8 is refused"
 
 
-def test_other_kinds_are_written_and_more_of_what_is_no_warning() -> None:
+def test_repeated_lines_are_limited_by_kind_and_info_lines_have_a_higher_limit() -> None:
     log = Listing()
     for number in range(2 * MAX_INFO_LINES):
         log.say("%s is refused", number)
@@ -48,7 +48,7 @@ def test_other_kinds_are_written_and_more_of_what_is_no_warning() -> None:
     assert sum(line.endswith("has begun") for line in log.lines) == MAX_INFO_LINES
 
 
-def test_a_clock_that_goes_back_begins_anew() -> None:
+def test_a_clock_that_goes_back_resets_the_count_of_repeated_lines() -> None:
     log = Listing()
     for _ in range(2 * MAX_LINES):
         log.say("refused", at_s=1000.0)
@@ -56,7 +56,7 @@ def test_a_clock_that_goes_back_begins_anew() -> None:
     assert log.lines[-1] == f"refused ({MAX_LINES} such lines before it were left out)"
 
 
-def test_kinds_are_bounded() -> None:
+def test_the_number_of_distinct_lines_that_are_counted_is_bounded() -> None:
     log = Listing()
     for number in range(10 * MAX_KINDS):
         log.say(f"text {number}")

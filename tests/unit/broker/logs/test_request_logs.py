@@ -140,7 +140,7 @@ def test_on_info_the_access_log_has_only_what_did_not_succeed() -> None:
     assert [one["result"] for one in stage.entries()] == ["UNKNOWN_TOPIC_OR_PARTITION", "NO_RESPONSE"]
 
 
-def test_a_request_without_a_response_has_sent_no_bytes() -> None:
+def test_a_request_without_a_response_is_logged_with_zero_bytes_out() -> None:
     stage = Stage()
     serve(stage.access(), context(ApiKey.LIST_OFFSETS), list_offsets("t"), None)
     assert (stage.entries()[0]["bytes_out"], stage.entries()[0]["result"]) == (0, "NONE")
@@ -172,7 +172,7 @@ def test_a_request_about_thousands_of_topics_names_some_of_them() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_a_client_cannot_begin_a_line_of_its_own(form: str) -> None:
+def test_a_client_id_with_newlines_cannot_forge_a_log_line(form: str) -> None:
     stage = Stage(form)
     nasty = 'x"\n{"time":"forged"}\n\x1b[2J'
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
@@ -236,7 +236,7 @@ def test_the_agent_log_has_the_software_of_a_connection() -> None:
         (None, "client", None),
     ],
 )
-def test_a_client_id_tells_on_whose_behalf_a_client_connects(
+def test_the_referrer_of_a_connection_is_derived_from_its_client_id(
     client_id: str | None, service: str, name: str | None
 ) -> None:
     assert referrer_of(client_id) == Referrer(service, name)
@@ -250,7 +250,7 @@ def test_the_referrer_log_has_the_listener_and_the_service() -> None:
     assert (entry["listener"], entry["service"], entry["name"]) == ("PLAINTEXT", "connector", "hdfs")
 
 
-def test_the_logs_of_connections_watch_one_api() -> None:
+def test_the_agent_log_watches_api_versions_only() -> None:
     watched = [row.key for row in broker_rows() if AgentLog(Stage().writer).watches(row)]
     assert watched == [ApiKey.API_VERSIONS]
 
@@ -300,7 +300,7 @@ def test_the_audit_log_has_the_outcome_and_no_salted_password() -> None:
     assert [one["name"] for one in entry["about"]["upsertions"]] == ["ann"]
 
 
-def test_an_acl_is_described_in_the_words_of_acls() -> None:
+def test_the_audit_log_shows_the_names_of_acl_resource_types_and_operations() -> None:
     stage = Stage()
     creation = AclCreation(
         resource_type=2,
@@ -401,7 +401,7 @@ def test_audited_apis_are_those_that_change_the_cluster() -> None:
     assert not audited & {"Produce", "Fetch", "Metadata", "DescribeConfigs", "ListPartitionReassignments"}
 
 
-def test_a_log_in_is_audited_without_what_was_sent() -> None:
+def test_a_login_is_audited_without_its_credentials() -> None:
     stage = Stage()
     stage.audit().note_log_in("10.0.0.7", "SASL", "PLAIN", "User:ann", "SASL_AUTHENTICATION_FAILED")
     [entry] = stage.entries()
@@ -488,7 +488,7 @@ def test_no_secret_of_any_api_gets_into_a_log(row: AnyRow) -> None:
 
 
 @pytest.mark.parametrize("row", list({row.key: row for row in (*broker_rows(), *controller_rows())}.values()), ids=str)
-def test_no_message_is_too_strange_to_be_noted(row: AnyRow) -> None:
+def test_watchers_of_requests_accept_random_messages_of_every_api(row: AnyRow) -> None:
     """A watcher that raises would cost the client its connection."""
     for version in {row.versions.first, row.versions.last}:
         for seed in range(20):

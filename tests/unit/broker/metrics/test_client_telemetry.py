@@ -118,7 +118,7 @@ def test_a_client_gets_the_metrics_of_all_subscriptions_that_match_and_the_short
     assert wanted.interval_ms == 2000
 
 
-def test_a_star_stands_for_all_and_a_client_without_subscription_pushes_nothing() -> None:
+def test_a_star_subscribes_to_all_metrics_and_a_client_without_subscription_pushes_none() -> None:
     assert Stage(one={"metrics": "a.,*"}).instance().wanted.metrics == ("*",)
     nothing = Stage().instance().wanted
     assert (nothing.metrics, nothing.interval_ms) == ((), 300_000)
@@ -168,7 +168,7 @@ def test_the_subscription_id_changes_with_metrics_interval_and_instance() -> Non
     assert first != Stage(one={"metrics": "a.", "interval_ms": "5000"}).instance().subscription_id
 
 
-def test_deleted_subscriptions_are_gone() -> None:
+def test_deleted_client_metrics_subscriptions_match_no_client() -> None:
     stage = Stage(one=ALL)
     stage.alter("one", metrics=None, interval_ms=None)
     assert stage.instance().wanted.metrics == ()
@@ -186,7 +186,7 @@ def test_a_client_without_an_id_gets_one() -> None:
     assert len({first.id, second.id, ZERO_UUID}) == 3
 
 
-def test_asking_before_the_interval_is_over_is_throttled_unless_subscriptions_have_changed() -> None:
+def test_get_telemetry_subscriptions_before_the_interval_is_throttled_unless_subscriptions_have_changed() -> None:
     stage = Stage(one=ALL)
     stage.instance()
     assert stage.ask() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -209,7 +209,7 @@ def test_a_client_pushes_once_after_it_has_asked_and_then_once_in_an_interval() 
     assert stage.push(wanted) is ErrorCode.NONE
 
 
-def test_the_errors_of_a_push_come_in_kafkas_order() -> None:
+def test_the_errors_of_a_telemetry_push_are_checked_in_kafkas_order() -> None:
     stage = Stage(one=ALL)
     wanted = stage.instance().subscription_id
     large = bytes(MAX_BYTES + 1)
@@ -227,7 +227,7 @@ def test_the_errors_of_a_push_come_in_kafkas_order() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["subscription", "codec"])
-def test_a_client_that_is_told_to_ask_again_may_do_so_at_once(wrong: str) -> None:
+def test_a_client_may_request_its_subscription_again_at_once_after_a_refused_push(wrong: str) -> None:
     stage = Stage(one=ALL)
     wanted = stage.instance().subscription_id
     stage.clock.advance_ms(1)
@@ -236,7 +236,7 @@ def test_a_client_that_is_told_to_ask_again_may_do_so_at_once(wrong: str) -> Non
     assert stage.ask() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_the_last_push_may_come_at_any_time_and_none_after_it() -> None:
+def test_the_terminating_push_may_come_at_any_time_and_none_after_it() -> None:
     stage = Stage(one=ALL)
     wanted = stage.instance().subscription_id
     stage.clock.advance_ms(1)
@@ -289,7 +289,7 @@ def test_a_bounded_number_of_instances_is_remembered_those_that_were_used_last(
     assert stage.telemetry.count_instances() == 10
 
 
-def test_nothing_is_left_of_connections_that_have_ended() -> None:
+def test_telemetry_keeps_no_state_of_closed_connections() -> None:
     stage = Stage(one=ALL)
     told = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     for number in range(100):
@@ -305,7 +305,7 @@ def test_nothing_is_left_of_connections_that_have_ended() -> None:
 # ---- OTLP ----
 
 
-def test_points_are_read_as_protobuf_wrote_them() -> None:
+def test_telemetry_points_are_decoded_from_otlp_protobuf() -> None:
     data = metrics(
         gauge("g.double", 1.5, topic="t", partition=3, is_first=True, share=0.25),
         gauge("g.int", -7),
@@ -325,7 +325,7 @@ def test_points_are_read_as_protobuf_wrote_them() -> None:
     ]  # fmt: skip
 
 
-def test_damaged_metrics_are_refused_or_read_and_never_anything_else() -> None:
+def test_damaged_otlp_metrics_are_decoded_or_refused() -> None:
     data = metrics(gauge("g", 1.5, topic="t"), counter("c", 2, is_delta=True), resource={"a": "b"})
     chance = random.Random(3)
     for _ in range(3000):
@@ -367,7 +367,7 @@ def test_gauges_are_replaced_and_counters_grow() -> None:
     assert stage.samples() == {f"{name}_total": 5, "client_x_total": 9, "client_y": 1}
 
 
-def test_what_a_client_has_pushed_is_shown_until_it_has_missed_its_pushes() -> None:
+def test_pushed_client_metrics_are_shown_until_the_next_pushes_are_overdue() -> None:
     stage = Stage(one=ALL)
     stage.push(stage.instance().subscription_id, metrics(gauge("y", 1)), is_last=True)
     stage.telemetry.forget_connection(Connection(1))

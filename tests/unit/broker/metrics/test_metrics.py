@@ -68,7 +68,7 @@ def context(key: ApiKey, version: int) -> RequestContext:
 # ---- Text ----
 
 
-def test_the_text_is_what_prometheus_reads_whatever_topics_are_called() -> None:
+def test_the_metrics_page_is_valid_prometheus_text_whatever_topics_are_called() -> None:
     out = Exposition()
     nasty = 'a"b\\c\nfake_metric 1\n\x1b[2J'
     out.add("kafka_server_brokertopicmetrics_bytesin_total", 7, topic=nasty)
@@ -81,7 +81,7 @@ def test_the_text_is_what_prometheus_reads_whatever_topics_are_called() -> None:
     assert "\x1b" not in text
 
 
-def test_a_long_label_is_cut() -> None:
+def test_a_long_label_value_is_truncated() -> None:
     assert len(label_text(topic="x" * 10_000)) < 300
 
 
@@ -90,7 +90,7 @@ def test_every_family_is_listed_even_without_a_sample() -> None:
     assert all(f"# TYPE {name} {family.kind}\n" in text for name, family in FAMILIES.items())
 
 
-def test_meters_have_confluents_names_where_those_are_wanted() -> None:
+def test_metrics_have_confluents_names_if_these_are_configured() -> None:
     out = Exposition(CONFLUENT)
     out.add("kafka_server_brokertopicmetrics_bytesin_total", 7, topic="t")
     out.add("kafka_network_socketserver_networkprocessoravgidle_percent", 0.5)
@@ -108,7 +108,7 @@ def test_meters_have_confluents_names_where_those_are_wanted() -> None:
     assert "bytesin_total" not in text
 
 
-def test_a_metric_that_is_in_no_table_is_a_mistake() -> None:
+def test_adding_a_metric_that_is_not_declared_raises_key_error() -> None:
     with pytest.raises(KeyError):
         Exposition().add("kafka_of_my_own", 1)
 
@@ -137,7 +137,7 @@ def test_quantiles_are_those_of_the_distribution() -> None:
     assert times.count == 100
 
 
-def test_what_is_older_than_two_windows_is_forgotten() -> None:
+def test_histogram_values_older_than_two_windows_are_dropped() -> None:
     times = TimeQuantiles(0)
     times.record(1_000_000_000, 0)
     times.record(1_000_000, WINDOW_NS + 1)
@@ -183,7 +183,7 @@ def produced(metrics: RequestMetrics, error: int, topic: str = "orders", version
     return len(records)
 
 
-def test_what_is_produced_is_counted_by_topic_when_it_was_taken() -> None:
+def test_produced_bytes_and_records_are_counted_by_topic_if_they_were_appended() -> None:
     metrics = request_metrics("orders")
     size = produced(metrics, 0)
     produced(metrics, ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -215,7 +215,7 @@ def test_a_batch_that_is_refused_by_the_id_of_its_topic_is_counted_as_failed(ans
     assert (counts.produces, counts.failed_produces, counts.messages_in) == (2, 1, 3)
 
 
-def test_topics_that_do_not_exist_are_not_remembered() -> None:
+def test_no_metrics_are_kept_for_topics_that_do_not_exist() -> None:
     metrics = request_metrics()
     for error in (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -260,7 +260,7 @@ def test_a_fetch_of_a_topic_that_is_not_known_is_counted_as_an_error_of_the_api_
     assert metrics.apis[ApiKey.FETCH].errors == {ErrorCode.UNKNOWN_TOPIC_ID: 1}
 
 
-def test_a_request_whose_client_has_gone_is_counted() -> None:
+def test_a_request_whose_client_has_disconnected_is_counted() -> None:
     metrics = request_metrics()
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10).lose()
@@ -269,7 +269,7 @@ def test_a_request_whose_client_has_gone_is_counted() -> None:
     assert metrics.apis[ApiKey.HEARTBEAT].errors == {25: 1}
 
 
-def test_the_time_of_a_request_that_waits_has_two_parts_and_one_that_does_not_has_waited_for_nothing() -> None:
+def test_the_time_of_a_pending_request_is_split_into_local_and_remote_time() -> None:
     metrics, request = request_metrics(), HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
     begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10).end(HeartbeatResponse(error_code=0), [b""])
     waiting = begin(metrics, context(ApiKey.HEARTBEAT, 4), request, 10)
@@ -437,14 +437,16 @@ def test_a_page_is_served_and_the_connection_closed() -> None:
         (b"GET /broken HTTP/1.0\r\n\r\n", b"500"),
     ],
 )
-def test_what_is_no_page_is_answered_with_its_status(request_head: bytes, status: bytes) -> None:
+def test_a_bad_http_request_to_the_metrics_endpoint_is_answered_with_its_status(
+    request_head: bytes, status: bytes
+) -> None:
     answer = ask(request_head)
     assert answer.split()[1] == status
     if request_head.startswith(b"HEAD"):
         assert answer.endswith(b"\r\n\r\n")
 
 
-def test_a_head_without_end_is_not_read_on() -> None:
+def test_an_http_request_head_that_is_too_long_closes_the_connection() -> None:
     assert ask(b"GET /hello HTTP/1.1\r\nX: " + b"x" * (MAX_HEAD_BYTES + 1)) == b""
 
 
@@ -455,7 +457,7 @@ async def is_closed(reader: asyncio.StreamReader) -> bool:
         return True
 
 
-def test_a_page_is_served_while_silent_connections_take_all_places() -> None:
+def test_the_metrics_endpoint_closes_silent_connections_to_serve_new_ones() -> None:
     """The oldest of them is closed for each that comes."""
 
     async def visit(port: int) -> bytes:
@@ -492,7 +494,7 @@ class SlowPage:
         return text_page(200, f"page {self.made}\n")
 
 
-def test_a_connection_that_waits_for_its_page_is_not_closed_for_another() -> None:
+def test_a_connection_that_waits_for_its_page_is_not_closed_in_favour_of_another() -> None:
     async def run() -> list[bytes]:
         slow = SlowPage()
         endpoint = HttpEndpoint(SystemNetwork(), "127.0.0.1", 0, {"/slow": slow.make}, SystemClock())
@@ -516,7 +518,7 @@ def test_a_connection_that_waits_for_its_page_is_not_closed_for_another() -> Non
     assert all(b"200 OK" in one for one in asyncio.run(run()))
 
 
-def test_a_page_is_made_once_for_all_that_wait_for_it_and_used_again_for_a_second() -> None:
+def test_a_page_is_built_once_for_concurrent_requests_and_cached_for_a_second() -> None:
     async def run() -> None:
         slow, clock = SlowPage(), ManualClock()
         page = SharedPage(slow.make, clock)
@@ -533,7 +535,7 @@ def test_a_page_is_made_once_for_all_that_wait_for_it_and_used_again_for_a_secon
     asyncio.run(run())
 
 
-def test_a_page_that_failed_is_made_again() -> None:
+def test_a_page_whose_building_failed_is_built_again() -> None:
     async def run() -> None:
         outcomes = [broken, hello]
 

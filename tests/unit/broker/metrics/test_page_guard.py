@@ -76,7 +76,7 @@ def test_a_user_with_the_right_password_and_describe_on_the_cluster_is_let_in() 
     run(test)
 
 
-def test_a_login_that_is_remembered_ends_with_the_credential_of_its_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_login_ends_when_the_credential_of_its_user_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
 
     def count(mechanism: str, password: str, salt: bytes, iterations: int) -> object:
@@ -99,7 +99,7 @@ def test_a_login_that_is_remembered_ends_with_the_credential_of_its_user(monkeyp
     run(test)
 
 
-def test_what_is_no_login_is_refused() -> None:
+def test_a_metrics_request_without_a_valid_basic_login_is_answered_401() -> None:
     async def test(node: Node, guard: PageGuard) -> None:
         node.add("ana")
         for header in ("", "Basic", "Basic !!", "Bearer x", "Basic " + base64.b64encode(b"ana").decode()):
@@ -110,7 +110,7 @@ def test_what_is_no_login_is_refused() -> None:
     run(test)
 
 
-def test_a_listener_without_tls_cannot_guard() -> None:
+def test_a_listener_without_tls_cannot_guard_the_metrics_page() -> None:
     async def main() -> None:
         with pytest.raises(ConfigProblem, match=r"pessoa\.metrics\.listener=OPEN"):
             PageGuard(cast("NodeContext", Node()), "OPEN")

@@ -28,7 +28,9 @@ def group(bench: Bench) -> ClassicGroup:
     return found
 
 
-def test_a_dynamic_member_first_gets_an_id_and_the_group_is_written_empty(bench: Bench, client: ClassicClient) -> None:
+def test_the_first_join_of_a_dynamic_member_returns_a_member_id_and_writes_an_empty_group(
+    bench: Bench, client: ClassicClient
+) -> None:
     response = client.joined(client.join(client_id="shop"))
     assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert response.member_id == "shop-00000000-0000-0000-0000-000000000001"
@@ -43,7 +45,9 @@ def test_a_dynamic_member_first_gets_an_id_and_the_group_is_written_empty(bench:
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_before_version_4_a_member_joins_at_once(bench: Bench, client: ClassicClient, version: int) -> None:
+def test_before_join_group_version_4_a_member_joins_without_a_second_request(
+    bench: Bench, client: ClassicClient, version: int
+) -> None:
     token = client.join(version=version)
     bench.pass_time(DELAY_MS)
     response = client.joined(token)
@@ -57,7 +61,9 @@ def test_in_version_0_the_session_timeout_is_the_rebalance_timeout(bench: Bench,
     assert member.rebalance_timeout_ms == 7_000
 
 
-def test_an_id_that_was_given_but_not_used_is_forgotten_after_the_session(bench: Bench, client: ClassicClient) -> None:
+def test_a_member_id_that_was_given_but_not_used_expires_after_the_session_timeout(
+    bench: Bench, client: ClassicClient
+) -> None:
     member = client.member_id()
     bench.pass_time(10_000)
     assert client.joined(client.join(member)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -68,7 +74,7 @@ def test_an_unknown_member_id_cannot_join_an_unknown_group(client: ClassicClient
     assert (response.error_code, response.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
 
 
-def test_the_first_rebalance_waits_for_company(bench: Bench, client: ClassicClient) -> None:
+def test_the_first_rebalance_of_a_group_waits_for_further_members(bench: Bench, client: ClassicClient) -> None:
     first, second = client.member_id(), client.member_id()
     token = client.join(first)
     bench.pass_time(DELAY_MS - 1)
@@ -97,7 +103,7 @@ def test_the_first_rebalance_does_not_wait_longer_than_the_rebalance_timeout(
     assert len(client.joined(token).members) == 4
 
 
-def test_without_a_delay_the_first_rebalance_ends_with_the_next_tick() -> None:
+def test_without_an_initial_rebalance_delay_the_first_rebalance_ends_with_the_next_tick() -> None:
     bench = Bench(GroupCoordinatorConfig(group_initial_rebalance_delay_ms=0))
     client = ClassicClient(bench)
     token = client.join(client.member_id())
@@ -132,7 +138,7 @@ def test_a_member_that_misses_the_rebalance_timeout_is_removed_and_a_new_leader_
     assert client.heartbeat_error(first, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_follower_that_joins_a_stable_group_unchanged_is_told_the_generation(
+def test_a_follower_that_joins_a_stable_group_unchanged_gets_the_current_generation(
     bench: Bench, client: ClassicClient
 ) -> None:
     first, second = client.stable_group(2)
@@ -147,7 +153,7 @@ def test_a_leader_that_joins_a_stable_group_rebalances_it(bench: Bench, client: 
     assert group(bench).state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_join_whose_answer_was_lost_is_answered_again(bench: Bench, client: ClassicClient) -> None:
+def test_a_join_whose_response_was_lost_is_answered_again(bench: Bench, client: ClassicClient) -> None:
     first, second = client.member_id(), client.member_id()
     client.join(first)
     client.join(second)
@@ -158,7 +164,7 @@ def test_a_join_whose_answer_was_lost_is_answered_again(bench: Bench, client: Cl
     assert group(bench).state is ClassicState.COMPLETING_REBALANCE
 
 
-def test_a_second_join_of_a_waiting_member_takes_the_place_of_the_first(bench: Bench, client: ClassicClient) -> None:
+def test_a_second_join_of_a_waiting_member_replaces_the_first(bench: Bench, client: ClassicClient) -> None:
     first, _ = client.stable_group(2)
     abandoned = client.join(first)
     kept = client.join(first)
@@ -207,7 +213,7 @@ def test_an_empty_group_takes_any_protocol_type(bench: Bench, client: ClassicCli
     assert newcomer.error_code == ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_full_group_refuses_one_more(bench: Bench) -> None:
+def test_a_join_to_a_group_of_max_size_is_refused(bench: Bench) -> None:
     bench = Bench(GroupCoordinatorConfig(group_max_size=2))
     client = ClassicClient(bench)
     client.stable_group(2)
@@ -215,7 +221,7 @@ def test_a_full_group_refuses_one_more(bench: Bench) -> None:
     assert (response.error_code, response.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
 
 
-def test_while_a_full_group_rebalances_the_first_to_come_stay(bench: Bench) -> None:
+def test_in_a_rebalance_members_beyond_the_max_size_are_refused_in_order_of_arrival(bench: Bench) -> None:
     bench = Bench(GroupCoordinatorConfig(group_max_size=2))
     client = ClassicClient(bench)
     members = [client.member_id() for _ in range(3)]
@@ -238,7 +244,7 @@ def test_a_member_that_waits_to_join_again_does_not_time_out_but_a_new_one_does(
     assert bench.is_waiting(rejoining)
 
 
-def test_a_group_that_loses_its_members_is_written_empty(bench: Bench, client: ClassicClient) -> None:
+def test_a_group_that_loses_its_last_member_is_written_as_empty(bench: Bench, client: ClassicClient) -> None:
     (member,) = client.stable_group(1)
     bench.pass_time(10_000)
     assert group(bench).state is ClassicState.EMPTY
@@ -254,7 +260,7 @@ def test_a_group_that_loses_its_members_is_written_empty(bench: Bench, client: C
     )
 
 
-def test_if_the_group_cannot_be_written_the_join_fails(bench: Bench, client: ClassicClient) -> None:
+def test_a_join_fails_if_the_group_cannot_be_written(bench: Bench, client: ClassicClient) -> None:
     bench.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
     token = client.join()
     reply = bench.replies[token]
@@ -276,7 +282,7 @@ def test_a_new_coordinator_keeps_generation_members_and_sessions(bench: Bench, c
     assert client.heartbeat(first, 1) == ErrorCode.REBALANCE_IN_PROGRESS, "the second has not been heard of"
 
 
-def test_a_new_coordinator_rebalances_a_group_that_is_too_large_for_it(bench: Bench, client: ClassicClient) -> None:
+def test_a_new_coordinator_rebalances_a_group_that_exceeds_its_max_size(bench: Bench, client: ClassicClient) -> None:
     client.stable_group(3)
     bench.config = GroupCoordinatorConfig(group_max_size=2)
     bench.reload()

@@ -44,7 +44,7 @@ def test_a_static_member_needs_no_second_join_and_is_named_after_its_instance(
     assert group(bench).state is ClassicState.STABLE
 
 
-def test_a_follower_comes_back_without_a_rebalance(bench: Bench, client: ClassicClient) -> None:
+def test_a_static_follower_that_rejoins_causes_no_rebalance(bench: Bench, client: ClassicClient) -> None:
     leader, old = static_group(bench, client)
     response = client.joined(client.join(instance="b"))
     assert response.error_code == ErrorCode.NONE
@@ -58,7 +58,7 @@ def test_a_follower_comes_back_without_a_rebalance(bench: Bench, client: Classic
     assert client.heartbeat_error(old, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_comes_back_is_told_not_to_assign(bench: Bench, client: ClassicClient) -> None:
+def test_a_static_leader_that_rejoins_is_told_to_skip_the_assignment(bench: Bench, client: ClassicClient) -> None:
     static_group(bench, client)
     response = client.joined(client.join(instance="a", version=9))
     assert response.leader == response.member_id
@@ -66,7 +66,7 @@ def test_a_leader_that_comes_back_is_told_not_to_assign(bench: Bench, client: Cl
     assert len(response.members) == 2
 
 
-def test_an_old_client_is_kept_from_assigning_by_another_name_of_the_leader(
+def test_before_join_group_version_9_a_rejoined_static_leader_sees_its_old_id_as_leader_and_does_not_assign(
     bench: Bench, client: ClassicClient
 ) -> None:
     old, _ = static_group(bench, client)
@@ -76,7 +76,9 @@ def test_an_old_client_is_kept_from_assigning_by_another_name_of_the_leader(
     assert group(bench).leader == response.member_id
 
 
-def test_the_new_id_is_written_and_survives_the_coordinator(bench: Bench, client: ClassicClient) -> None:
+def test_the_new_member_id_of_a_static_member_is_written_and_known_to_a_new_coordinator(
+    bench: Bench, client: ClassicClient
+) -> None:
     static_group(bench, client)
     new = client.joined(client.join(instance="b")).member_id
     bench.reload()
@@ -84,7 +86,9 @@ def test_the_new_id_is_written_and_survives_the_coordinator(bench: Bench, client
     assert client.heartbeat(new, 1, "b") == ErrorCode.NONE
 
 
-def test_a_new_id_that_cannot_be_written_is_taken_back(bench: Bench, client: ClassicClient) -> None:
+def test_the_new_member_id_of_a_static_member_is_undone_if_it_cannot_be_written(
+    bench: Bench, client: ClassicClient
+) -> None:
     leader, old = static_group(bench, client)
     bench.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
     response = client.joined(client.join(instance="b", session_ms=20_000))
@@ -94,7 +98,9 @@ def test_a_new_id_that_cannot_be_written_is_taken_back(bench: Bench, client: Cla
     assert group(bench).members[old].session_timeout_ms == 10_000
 
 
-def test_a_static_member_that_changes_the_protocol_rebalances(bench: Bench, client: ClassicClient) -> None:
+def test_a_static_member_that_rejoins_with_another_protocol_causes_a_rebalance(
+    bench: Bench, client: ClassicClient
+) -> None:
     offers = [("range", ORDERS), ("sticky", ORDERS)]
     tokens = [client.join(instance=instance, protocols=offers) for instance in ("a", "b")]
     bench.pass_time(2 * DELAY_MS)
@@ -124,7 +130,9 @@ def test_a_request_that_waits_under_the_old_member_id_of_a_static_member_is_fenc
     assert bench.is_waiting(taking_over)
 
 
-def test_a_take_over_while_the_leader_assigns_begins_anew(bench: Bench, client: ClassicClient) -> None:
+def test_a_static_member_that_is_replaced_while_the_leader_assigns_causes_a_new_rebalance(
+    bench: Bench, client: ClassicClient
+) -> None:
     tokens = [client.join(instance=instance) for instance in ("a", "b")]
     bench.pass_time(2 * DELAY_MS)
     waiting = client.sync(client.joined(tokens[1]).member_id, 1, instance="b")
@@ -139,7 +147,9 @@ def test_a_rejoin_with_the_wrong_id_for_the_instance_is_fenced(bench: Bench, cli
     assert client.joined(client.join(follower, instance="c")).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_static_members_that_are_away_stay_until_their_session_ends(bench: Bench, client: ClassicClient) -> None:
+def test_absent_static_members_stay_in_the_group_until_their_session_times_out(
+    bench: Bench, client: ClassicClient
+) -> None:
     leader, follower = static_group(bench, client)
     token = client.join(client.member_id(), session_ms=10_000, rebalance_ms=5_000)
     rejoined = client.join(leader, instance="a", rebalance_ms=5_000, session_ms=60_000)

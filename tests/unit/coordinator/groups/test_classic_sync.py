@@ -37,7 +37,9 @@ def joined_group(bench: Bench, client: ClassicClient, count: int = 2) -> list[st
     return members
 
 
-def test_followers_wait_for_the_leader_and_all_get_their_own(bench: Bench, client: ClassicClient) -> None:
+def test_followers_wait_for_the_leaders_sync_and_each_gets_its_own_assignment(
+    bench: Bench, client: ClassicClient
+) -> None:
     leader, follower = joined_group(bench, client)
     waiting = client.sync(follower, 1)
     assert bench.is_waiting(waiting)
@@ -49,7 +51,7 @@ def test_followers_wait_for_the_leader_and_all_get_their_own(bench: Bench, clien
     assert group(bench).state is ClassicState.STABLE
 
 
-def test_the_stable_generation_is_written_with_everything_a_successor_needs(
+def test_a_stable_generation_is_written_with_all_state_that_a_new_coordinator_needs(
     bench: Bench, client: ClassicClient
 ) -> None:
     leader, follower = joined_group(bench, client)
@@ -91,7 +93,7 @@ def test_a_group_is_not_stable_before_its_assignment_is_committed(bench: Bench, 
     assert client.synced(waiting).assignment == b"F"
 
 
-def test_an_assignment_that_cannot_be_written_is_a_rebalance(bench: Bench, client: ClassicClient) -> None:
+def test_an_assignment_that_cannot_be_written_causes_a_rebalance(bench: Bench, client: ClassicClient) -> None:
     leader, follower = joined_group(bench, client)
     waiting = client.sync(follower, 1)
     bench.refuses_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -102,7 +104,9 @@ def test_an_assignment_that_cannot_be_written_is_a_rebalance(bench: Bench, clien
     assert group(bench).state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_rebalance_that_begins_before_the_commit_wins(bench: Bench, client: ClassicClient) -> None:
+def test_a_rebalance_that_begins_before_the_assignment_is_committed_takes_precedence(
+    bench: Bench, client: ClassicClient
+) -> None:
     leader, follower = joined_group(bench, client)
     bench.holds_back = True
     led = client.sync(leader, 1, {leader: b"L", follower: b"F"})
@@ -117,7 +121,7 @@ def test_a_sync_of_a_stable_group_returns_the_assignment_again(client: ClassicCl
     assert client.synced(client.sync(follower, 1)).assignment == f"assignment of {follower}".encode()
 
 
-def test_syncs_that_do_not_fit_are_refused(bench: Bench, client: ClassicClient) -> None:
+def test_syncs_with_a_wrong_member_generation_or_protocol_are_refused(bench: Bench, client: ClassicClient) -> None:
     leader, _ = joined_group(bench, client)
     assert client.synced(client.sync("ghost", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert client.synced(client.sync(leader, 2)).error_code == ErrorCode.ILLEGAL_GENERATION
@@ -129,7 +133,7 @@ def test_syncs_that_do_not_fit_are_refused(bench: Bench, client: ClassicClient) 
     assert client.synced(client.sync(leader, 1)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_sync_to_no_group_or_an_empty_one_knows_no_member(bench: Bench, client: ClassicClient) -> None:
+def test_a_sync_to_an_unknown_or_empty_group_is_answered_unknown_member_id(bench: Bench, client: ClassicClient) -> None:
     request = SyncGroupRequest(group_id="unknown", generation_id=1, member_id="m", assignments=[])
     assert bench.ask(SyncGroupResponse, request, 5).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     client.member_id()
@@ -147,14 +151,16 @@ def test_a_member_that_does_not_sync_in_time_is_removed(bench: Bench, client: Cl
     assert list(group(bench).members) == [leader]
 
 
-def test_a_rebalance_answers_parked_syncs(bench: Bench, client: ClassicClient) -> None:
+def test_a_rebalance_answers_waiting_syncs(bench: Bench, client: ClassicClient) -> None:
     _, follower = joined_group(bench, client)
     waiting = client.sync(follower, 1)
     client.join(client.member_id())
     assert client.synced(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_heartbeats_keep_a_member_and_silence_removes_it(bench: Bench, client: ClassicClient) -> None:
+def test_a_member_stays_while_it_sends_heartbeats_and_is_removed_after_its_session_timeout(
+    bench: Bench, client: ClassicClient
+) -> None:
     first, second = client.stable_group(2)
     for _ in range(5):
         bench.pass_time(9_999)
@@ -167,7 +173,7 @@ def test_heartbeats_keep_a_member_and_silence_removes_it(bench: Bench, client: C
     assert list(group(bench).members) == [first]
 
 
-def test_heartbeats_that_do_not_fit_are_refused(client: ClassicClient) -> None:
+def test_heartbeats_with_a_wrong_member_or_generation_are_refused(client: ClassicClient) -> None:
     first, _ = client.stable_group(2)
     assert client.heartbeat_error(first, 0) is ErrorCode.ILLEGAL_GENERATION
     assert client.heartbeat_error(first, 2) is ErrorCode.ILLEGAL_GENERATION
@@ -175,7 +181,7 @@ def test_heartbeats_that_do_not_fit_are_refused(client: ClassicClient) -> None:
     assert ClassicClient(client.bench, "unknown").heartbeat_error(first, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_heartbeat_while_the_leader_assigns_is_fine(bench: Bench, client: ClassicClient) -> None:
+def test_a_heartbeat_while_the_leader_assigns_is_answered_without_an_error(bench: Bench, client: ClassicClient) -> None:
     leader, _ = joined_group(bench, client)
     assert client.heartbeat(leader, 1) == ErrorCode.NONE
 
@@ -187,7 +193,7 @@ def test_a_leave_rebalances_the_remaining_members(bench: Bench, client: ClassicC
     assert client.leave((second, None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_the_last_to_leave_empties_the_group(bench: Bench, client: ClassicClient) -> None:
+def test_a_group_is_empty_when_its_last_member_leaves(bench: Bench, client: ClassicClient) -> None:
     first, second = client.stable_group(2)
     assert client.leave((first, None), (second, None), ("ghost", None)) == [
         ErrorCode.NONE,
@@ -198,7 +204,7 @@ def test_the_last_to_leave_empties_the_group(bench: Bench, client: ClassicClient
     assert group(bench).generation == 2
 
 
-def test_a_member_that_leaves_while_it_waits_is_answered(bench: Bench, client: ClassicClient) -> None:
+def test_a_member_that_leaves_while_its_join_waits_is_answered(bench: Bench, client: ClassicClient) -> None:
     first, second = client.stable_group(2)
     joining = client.join(first)
     client.leave((first, None))
@@ -206,7 +212,7 @@ def test_a_member_that_leaves_while_it_waits_is_answered(bench: Bench, client: C
     assert bench.is_waiting(client.join(second)) is False, "it is alone now, and all have joined"
 
 
-def test_a_pending_member_that_leaves_lets_the_rebalance_end(bench: Bench, client: ClassicClient) -> None:
+def test_a_rebalance_ends_when_the_pending_member_that_it_waits_for_leaves(bench: Bench, client: ClassicClient) -> None:
     first, second = client.stable_group(2)
     pending = client.member_id()
     tokens = [client.join(first), client.join(second)]
@@ -215,7 +221,7 @@ def test_a_pending_member_that_leaves_lets_the_rebalance_end(bench: Bench, clien
     assert [client.joined(token).generation_id for token in tokens] == [2, 2]
 
 
-def test_leaving_no_group_knows_no_member(client: ClassicClient) -> None:
+def test_leaving_an_unknown_group_is_answered_unknown_member_id(client: ClassicClient) -> None:
     from pessoa.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
 
     request = LeaveGroupRequest(group_id="unknown", members=[MemberIdentity(member_id="m")])

@@ -34,7 +34,7 @@ def keep_alive(bench: Bench, duration_ms: int, *members: Member) -> None:
 # ── joining ──
 
 
-def test_the_first_member_gets_everything_with_its_first_heartbeat(bench: Bench) -> None:
+def test_the_first_member_of_a_consumer_group_gets_all_partitions_with_its_first_heartbeat(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     assert member.join() == {"orders": [0, 1, 2]}
     assert member.last == ConsumerGroupHeartbeatResponse(
@@ -48,7 +48,7 @@ def test_the_first_member_gets_everything_with_its_first_heartbeat(bench: Bench)
     assert consumer_group(bench).state is ConsumerState.STABLE
 
 
-def test_the_records_of_a_first_join_are_those_of_kafka_in_its_order(bench: Bench) -> None:
+def test_the_first_join_of_a_consumer_group_writes_the_same_records_as_apache_kafka_in_its_order(bench: Bench) -> None:
     Member(bench, "a", "orders", rebalance_ms=30_000).join()
     group = consumer_group(bench)
     orders = topic_id("orders")
@@ -100,13 +100,13 @@ def test_the_records_of_a_first_join_are_those_of_kafka_in_its_order(bench: Benc
     ]
 
 
-def test_version_0_gives_a_member_its_id(bench: Bench) -> None:
+def test_in_consumer_heartbeat_version_0_the_coordinator_chooses_the_member_id(bench: Bench) -> None:
     member = Member(bench, "", "orders")
     member.join()
     assert member.id == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-def test_a_quiet_heartbeat_changes_nothing_and_writes_nothing(bench: Bench) -> None:
+def test_a_heartbeat_without_changes_writes_no_record(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     before = bench.written_count
@@ -114,7 +114,7 @@ def test_a_quiet_heartbeat_changes_nothing_and_writes_nothing(bench: Bench) -> N
     assert bench.records_since(before) == []
 
 
-def test_a_full_heartbeat_is_answered_with_the_whole_assignment(bench: Bench) -> None:
+def test_a_heartbeat_with_all_fields_is_answered_with_the_whole_assignment(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     response = member.send(
@@ -123,7 +123,7 @@ def test_a_full_heartbeat_is_answered_with_the_whole_assignment(bench: Bench) ->
     assert shown(response.assignment) == {"orders": [0, 1, 2]}
 
 
-def test_a_topic_that_does_not_exist_is_assigned_when_it_does(bench: Bench) -> None:
+def test_a_subscribed_topic_is_assigned_when_it_is_created(bench: Bench) -> None:
     member = Member(bench, "a", "refunds")
     assert member.join() == {}
     bench.publish(image(orders=3, payments=2, refunds=2))
@@ -131,7 +131,7 @@ def test_a_topic_that_does_not_exist_is_assigned_when_it_does(bench: Bench) -> N
     assert member.beat() == {"refunds": [0, 1]}
 
 
-def test_groups_have_a_limit(bench: Bench) -> None:
+def test_a_consumer_group_has_a_max_size(bench: Bench) -> None:
     bench = Bench(GroupCoordinatorConfig(group_consumer_max_size=1))
     member = Member(bench, "a", "orders")
     member.join()
@@ -141,7 +141,7 @@ def test_groups_have_a_limit(bench: Bench) -> None:
     member.join()
 
 
-def test_the_group_s_own_configuration_counts(bench: Bench) -> None:
+def test_the_configs_of_a_group_override_those_of_the_broker(bench: Bench) -> None:
     configs = {
         (GROUP_RESOURCE, GROUP): {"consumer.session.timeout.ms": "50000", "consumer.heartbeat.interval.ms": "7000"}
     }
@@ -181,7 +181,7 @@ def test_a_partition_is_revoked_from_its_owner_before_another_member_gets_it(ben
     assert group.state is ConsumerState.STABLE
 
 
-def test_a_member_that_says_nothing_of_its_partitions_still_has_them(bench: Bench) -> None:
+def test_a_member_that_omits_its_partitions_in_heartbeats_keeps_them(bench: Bench) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -192,7 +192,7 @@ def test_a_member_that_says_nothing_of_its_partitions_still_has_them(bench: Benc
     assert second.beat() == {}
 
 
-def test_the_owner_s_revocation_is_written_with_both_lists(bench: Bench) -> None:
+def test_a_revocation_is_written_with_the_assigned_and_the_revoked_partitions(bench: Bench) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -212,7 +212,7 @@ def test_the_owner_s_revocation_is_written_with_both_lists(bench: Bench) -> None
     )
 
 
-def test_three_members_share_and_a_fourth_is_idle(bench: Bench) -> None:
+def test_three_members_share_the_partitions_and_a_fourth_gets_none(bench: Bench) -> None:
     members = [Member(bench, name, "orders") for name in "abcd"]
     for member in members:
         member.join()
@@ -220,7 +220,7 @@ def test_three_members_share_and_a_fourth_is_idle(bench: Bench) -> None:
     assert sorted(len(member.names.get("orders", [])) for member in members) == [0, 1, 1, 1]
 
 
-def test_a_member_that_leaves_hands_over_at_once(bench: Bench) -> None:
+def test_the_partitions_of_a_member_that_leaves_are_assigned_to_others_at_once(bench: Bench) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -255,7 +255,7 @@ def test_members_choose_the_assignor_by_majority(bench: Bench) -> None:
     ]
 
 
-def test_a_changed_subscription_moves_the_member(bench: Bench) -> None:
+def test_a_changed_subscription_changes_the_members_assignment(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     bench.pass_time(1_000)
@@ -264,7 +264,9 @@ def test_a_changed_subscription_moves_the_member(bench: Bench) -> None:
     assert member.beat() == {"payments": [0, 1]}
 
 
-def test_what_a_member_is_not_subscribed_to_any_more_is_taken_even_without_a_new_target(bench: Bench) -> None:
+def test_partitions_of_unsubscribed_topics_are_revoked_even_without_a_new_target_assignment(
+    bench: Bench,
+) -> None:
     member = Member(bench, "a", "orders", "payments")
     member.join()
     response = member.send(subscribed_topic_names=["payments"])
@@ -287,7 +289,7 @@ def test_a_new_target_is_computed_after_the_clock_was_set_back(bench: Bench) -> 
 # ── fencing ──
 
 
-def test_epochs_that_were_never_given_are_fenced(bench: Bench) -> None:
+def test_a_heartbeat_with_a_member_epoch_that_was_never_given_is_fenced(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     assert member.refusal(member_epoch=3).code is ErrorCode.FENCED_MEMBER_EPOCH
@@ -319,7 +321,7 @@ def test_a_member_may_join_again_at_any_time(bench: Bench) -> None:
     assert member.epoch == 2
 
 
-def test_silence_ends_the_session(bench: Bench) -> None:
+def test_a_consumer_without_heartbeats_is_removed_after_its_session_timeout(bench: Bench) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -343,7 +345,7 @@ def test_a_member_that_does_not_revoke_partitions_in_time_is_fenced(bench: Bench
     assert second.beat() == {"orders": [0, 1, 2]}
 
 
-def test_giving_up_in_time_stops_the_clock(bench: Bench) -> None:
+def test_a_member_that_revokes_partitions_in_time_is_not_fenced(bench: Bench) -> None:
     first = Member(bench, "a", "orders", rebalance_ms=30_000)
     second = Member(bench, "b", "orders")
     first.join()
@@ -354,7 +356,7 @@ def test_giving_up_in_time_stops_the_clock(bench: Bench) -> None:
     assert len(consumer_group(bench).members) == 2
 
 
-def test_a_fencing_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
+def test_fencing_a_member_is_retried_if_it_cannot_be_written(bench: Bench) -> None:
     Member(bench, "a", "orders").join()
     bench.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
     bench.pass_time(SESSION_MS + 1_000)
@@ -367,7 +369,7 @@ def test_a_fencing_that_cannot_be_written_is_tried_again(bench: Bench) -> None:
 # ── static members ──
 
 
-def test_a_static_member_that_will_be_back_keeps_its_partitions(bench: Bench) -> None:
+def test_a_static_member_that_leaves_temporarily_keeps_its_partitions(bench: Bench) -> None:
     first = Member(bench, "a", "orders", instance="i-a")
     second = Member(bench, "b", "orders", instance="i-b")
     first.join()
@@ -399,7 +401,7 @@ def test_a_static_member_that_will_be_back_keeps_its_partitions(bench: Bench) ->
     assert back.beat() == had
 
 
-def test_an_instance_that_has_not_left_is_not_released(bench: Bench) -> None:
+def test_a_second_member_with_the_instance_id_of_an_active_member_is_refused(bench: Bench) -> None:
     Member(bench, "a", "orders", instance="i").join()
     thief = Member(bench, "b", "orders", instance="i")
     join = {"rebalance_timeout_ms": 1, "subscribed_topic_names": ["orders"], "topic_partitions": []}
@@ -410,7 +412,7 @@ def test_an_instance_that_has_not_left_is_not_released(bench: Bench) -> None:
     assert stranger.refusal(member_epoch=2).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_stays_away_is_fenced(bench: Bench) -> None:
+def test_a_static_member_that_leaves_temporarily_and_stays_away_is_fenced(bench: Bench) -> None:
     member = Member(bench, "a", "orders", instance="i")
     member.join()
     member.leave(-2)
@@ -418,7 +420,7 @@ def test_a_static_member_that_stays_away_is_fenced(bench: Bench) -> None:
     assert consumer_group(bench).is_empty
 
 
-def test_a_static_member_may_leave_for_good(bench: Bench) -> None:
+def test_a_static_member_may_leave_permanently(bench: Bench) -> None:
     member = Member(bench, "a", "orders", instance="i")
     member.join()
     member.leave(-1)
@@ -428,7 +430,7 @@ def test_a_static_member_may_leave_for_good(bench: Bench) -> None:
 # ── topics ──
 
 
-def test_new_partitions_are_assigned(bench: Bench) -> None:
+def test_partitions_that_are_added_to_a_topic_are_assigned(bench: Bench) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     bench.publish(image(orders=5, payments=2))
@@ -437,7 +439,7 @@ def test_new_partitions_are_assigned(bench: Bench) -> None:
     assert member.epoch == 3
 
 
-def test_a_deleted_topic_is_taken_away(bench: Bench) -> None:
+def test_partitions_of_a_deleted_topic_are_revoked(bench: Bench) -> None:
     member = Member(bench, "a", "orders", "payments")
     member.join()
     bench.publish(image(payments=2))
@@ -459,7 +461,7 @@ def test_a_change_of_a_topic_without_subscribers_does_not_raise_the_group_epoch(
 # ── the coordinator moves ──
 
 
-def test_a_group_survives_its_coordinator(bench: Bench) -> None:
+def test_a_new_coordinator_has_the_same_consumer_group(bench: Bench) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -476,7 +478,7 @@ def test_a_group_survives_its_coordinator(bench: Bench) -> None:
     assert second.beat() == {"orders": [2]}
 
 
-def test_sessions_and_revocations_are_timed_anew_by_a_new_coordinator(bench: Bench) -> None:
+def test_a_new_coordinator_restarts_session_and_revocation_timeouts(bench: Bench) -> None:
     first = Member(bench, "a", "orders", rebalance_ms=20_000)
     second = Member(bench, "b", "orders")
     first.join()
@@ -493,7 +495,7 @@ def test_sessions_and_revocations_are_timed_anew_by_a_new_coordinator(bench: Ben
     assert consumer_group(bench).is_empty
 
 
-def test_partitions_without_stored_epochs_count_from_the_member_s(bench: Bench) -> None:
+def test_stored_partitions_without_assignment_epochs_get_the_epoch_of_their_member(bench: Bench) -> None:
     key = group_records.ConsumerGroupCurrentMemberAssignmentKey(group_id=GROUP, member_id="a")
     value = group_records.ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=7,

@@ -31,7 +31,7 @@ def fetch_error(bench: Bench, member: str | None, epoch: int) -> ErrorCode:
     return reply.code if isinstance(reply, Refusal) else ErrorCode.NONE
 
 
-def test_a_member_commits_with_its_epoch(bench: Bench, client: OffsetClient) -> None:
+def test_a_consumer_group_member_commits_offsets_with_its_member_epoch(bench: Bench, client: OffsetClient) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     assert client.commit(5, member="a", generation=2) == ErrorCode.NONE
@@ -43,14 +43,14 @@ def test_a_member_commits_with_its_epoch(bench: Bench, client: OffsetClient) -> 
     assert client.offset() == 5
 
 
-def test_a_member_of_the_consumer_protocol_needs_a_version_that_knows_epochs(
+def test_offset_commits_of_consumer_group_members_need_a_version_with_member_epochs(
     bench: Bench, client: OffsetClient
 ) -> None:
     Member(bench, "a", "orders").join()
     assert client.commit_error(1, 8, member="a", generation=2) is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_an_older_epoch_is_good_for_partitions_that_the_member_had_then_and_has_now(
+def test_a_commit_with_an_older_member_epoch_is_accepted_for_partitions_that_the_member_had_then_and_has_now(
     bench: Bench, client: OffsetClient
 ) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
@@ -67,7 +67,7 @@ def test_an_older_epoch_is_good_for_partitions_that_the_member_had_then_and_has_
     assert early is ErrorCode.STALE_MEMBER_EPOCH, "the second got it at epoch 3"
 
 
-def test_what_is_being_revoked_may_be_committed(bench: Bench, client: OffsetClient) -> None:
+def test_offsets_of_partitions_that_are_being_revoked_may_be_committed(bench: Bench, client: OffsetClient) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -76,7 +76,7 @@ def test_what_is_being_revoked_may_be_committed(bench: Bench, client: OffsetClie
     assert client.commit(9, partition=2, member="a", generation=2) == ErrorCode.NONE
 
 
-def test_fetching_checks_the_epoch_of_a_member_and_lets_administrators_pass(bench: Bench) -> None:
+def test_offset_fetch_checks_the_epoch_of_a_member_and_accepts_requests_without_one(bench: Bench) -> None:
     Member(bench, "a", "orders").join()
     assert fetch_error(bench, "a", 2) is ErrorCode.NONE
     assert fetch_error(bench, "a", 1) is ErrorCode.STALE_MEMBER_EPOCH
@@ -84,7 +84,7 @@ def test_fetching_checks_the_epoch_of_a_member_and_lets_administrators_pass(benc
     assert fetch_error(bench, None, -1) is ErrorCode.NONE
 
 
-def test_an_empty_group_takes_commits_by_hand(bench: Bench, client: OffsetClient) -> None:
+def test_an_empty_consumer_group_accepts_commits_without_a_member(bench: Bench, client: OffsetClient) -> None:
     member = Member(bench, "a", "orders")
     member.join()
     member.leave()
@@ -92,7 +92,9 @@ def test_an_empty_group_takes_commits_by_hand(bench: Bench, client: OffsetClient
     assert client.offset() == 3
 
 
-def test_transactional_commits_speak_of_generations(bench: Bench, client: OffsetClient) -> None:
+def test_transactional_commits_of_consumer_groups_check_the_epoch_as_a_generation(
+    bench: Bench, client: OffsetClient
+) -> None:
     first, second = Member(bench, "a", "orders"), Member(bench, "b", "orders")
     first.join()
     bench.pass_time(1_000)
@@ -112,7 +114,7 @@ def test_transactional_commits_speak_of_generations(bench: Bench, client: Offset
     bench.answer(TxnOffsetCommitResponse, token)
 
 
-def test_offsets_of_subscribed_topics_stay_and_others_can_be_deleted(bench: Bench, client: OffsetClient) -> None:
+def test_offsets_of_subscribed_topics_cannot_be_deleted_and_others_can(bench: Bench, client: OffsetClient) -> None:
     Member(bench, "a", "orders").join()
     client.commit(1, member="a", generation=2)
     client.commit(1, topic="payments", member="a", generation=2)
@@ -123,7 +125,7 @@ def test_offsets_of_subscribed_topics_stay_and_others_can_be_deleted(bench: Benc
     assert client.fetch_all() == {("orders", 0): (1, 0)}
 
 
-def test_offsets_expire_by_their_commit_once_no_member_is_subscribed_and_then_the_group_is_deleted(
+def test_offsets_expire_when_no_member_is_subscribed_and_the_group_is_deleted_with_the_last(
     bench: Bench, client: OffsetClient
 ) -> None:
     member = Member(bench, "a", "orders")
@@ -136,7 +138,7 @@ def test_offsets_expire_by_their_commit_once_no_member_is_subscribed_and_then_th
     assert bench.shard.registry.groups == {}
 
 
-def test_a_group_with_members_is_not_deleted_and_an_empty_one_leaves_nothing(
+def test_a_consumer_group_with_members_cannot_be_deleted_and_an_empty_one_leaves_no_records(
     bench: Bench, client: OffsetClient
 ) -> None:
     member = Member(bench, "a", "orders")
@@ -151,7 +153,9 @@ def test_a_group_with_members_is_not_deleted_and_an_empty_one_leaves_nothing(
     assert client.fetch_all() == {}
 
 
-def test_a_consumer_group_is_found_behind_offsets_that_were_loaded_first(bench: Bench, client: OffsetClient) -> None:
+def test_a_consumer_group_is_loaded_correctly_if_its_offsets_precede_it_in_the_log(
+    bench: Bench, client: OffsetClient
+) -> None:
     client.commit(7)
     member = Member(bench, "a", "orders")
     member.join()

@@ -24,7 +24,7 @@ def subscriber(bench: Bench, name: str, regex: str, *topics: str) -> Member:
     return member
 
 
-def test_an_expression_is_resolved_after_the_heartbeat_that_brought_it(bench: Bench) -> None:
+def test_a_regex_subscription_is_resolved_after_the_heartbeat_that_contains_it(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders.*")
     assert member.join() == {}
     bench.pass_time(1_000)
@@ -34,7 +34,7 @@ def test_an_expression_is_resolved_after_the_heartbeat_that_brought_it(bench: Be
     }
 
 
-def test_the_resolution_is_written_with_the_epoch_that_it_raises(bench: Bench) -> None:
+def test_a_resolved_regex_is_written_with_the_group_epoch_that_it_raises(bench: Bench) -> None:
     subscriber(bench, "a", "orders.*").join()
     before = bench.written_count
     bench.pass_time(0)
@@ -52,14 +52,14 @@ def test_the_resolution_is_written_with_the_epoch_that_it_raises(bench: Bench) -
     assert group.regex_counts == {"orders.*": 1}
 
 
-def test_names_and_an_expression_add_up(bench: Bench) -> None:
+def test_a_member_may_subscribe_by_names_and_regex_together(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders-.*", "payments")
     assert member.join() == {"payments": [0]}
     reconcile(member)
     assert member.names == {"orders-old": [0], "payments": [0]}
 
 
-def test_a_second_member_with_the_same_expression_need_not_wait(bench: Bench) -> None:
+def test_a_second_member_with_the_same_regex_is_assigned_at_once(bench: Bench) -> None:
     first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "orders")
     first.join()
     reconcile(first)
@@ -69,7 +69,7 @@ def test_a_second_member_with_the_same_expression_need_not_wait(bench: Bench) ->
     assert [member.names for member in (first, second)] == [{"orders": [0]}, {"orders": [1]}]
 
 
-def test_expressions_that_come_soon_after_each_other_are_resolved_together_later(bench: Bench) -> None:
+def test_regexes_that_arrive_soon_after_each_other_are_resolved_together_later(bench: Bench) -> None:
     first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "payments")
     first.join()
     reconcile(first)
@@ -82,7 +82,7 @@ def test_expressions_that_come_soon_after_each_other_are_resolved_together_later
     assert second.names == {"payments": [0]}
 
 
-def test_each_expression_is_matched_in_a_turn_of_its_own_and_all_are_written_together(bench: Bench) -> None:
+def test_each_regex_is_matched_in_its_own_turn_of_the_loop_and_all_are_written_together(bench: Bench) -> None:
     first, *others = (subscriber(bench, name, f"{name}.*") for name in ("orders", "payments", "refunds"))
     first.join()
     reconcile(first)
@@ -104,7 +104,7 @@ def test_each_expression_is_matched_in_a_turn_of_its_own_and_all_are_written_tog
     assert [one.names for one in others] == [{"payments": [0]}, {}]
 
 
-def test_a_new_topic_that_matches_is_found_ten_seconds_later_at_the_earliest(bench: Bench) -> None:
+def test_a_new_topic_that_matches_a_regex_is_found_ten_seconds_later_at_the_earliest(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders.*")
     member.join()
     reconcile(member)
@@ -117,7 +117,7 @@ def test_a_new_topic_that_matches_is_found_ten_seconds_later_at_the_earliest(ben
     assert member.names["orders-new"] == [0]
 
 
-def test_expressions_are_resolved_anew_after_ten_minutes_even_if_nothing_is_known_to_have_changed(
+def test_regexes_are_resolved_again_after_ten_minutes_even_without_a_known_change(
     bench: Bench,
 ) -> None:
     member = subscriber(bench, "a", "orders.*")
@@ -130,7 +130,7 @@ def test_expressions_are_resolved_anew_after_ten_minutes_even_if_nothing_is_know
     assert consumer_group(bench).resolved_regexes["orders.*"].timestamp_ms > START_MS + 600_000
 
 
-def test_an_expression_that_cannot_be_read_is_refused(bench: Bench) -> None:
+def test_an_invalid_regex_is_refused(bench: Bench) -> None:
     member = subscriber(bench, "a", "(orders")
     refusal = member.refusal(rebalance_timeout_ms=1, subscribed_topic_regex="(orders", topic_partitions=[])
     assert refusal.code is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -138,7 +138,7 @@ def test_an_expression_that_cannot_be_read_is_refused(bench: Bench) -> None:
     assert bench.written == []
 
 
-def test_an_expression_that_no_member_has_any_more_is_forgotten(bench: Bench) -> None:
+def test_a_regex_that_no_member_uses_any_more_is_removed(bench: Bench) -> None:
     first, second = subscriber(bench, "a", "orders"), subscriber(bench, "b", "orders")
     first.join()
     reconcile(first)
@@ -152,7 +152,7 @@ def test_an_expression_that_no_member_has_any_more_is_forgotten(bench: Bench) ->
     assert bench.shard.registry.groups_by_topic == {}
 
 
-def test_a_member_changes_its_expression_and_then_has_none(bench: Bench) -> None:
+def test_a_member_may_change_and_remove_its_regex(bench: Bench) -> None:
     member = subscriber(bench, "a", "orders")
     member.join()
     reconcile(member)
@@ -167,7 +167,7 @@ def test_a_member_changes_its_expression_and_then_has_none(bench: Bench) -> None
     assert consumer_group(bench).resolved_regexes == {}
 
 
-def test_an_expression_that_only_another_broker_could_read_matches_nothing(
+def test_a_stored_regex_that_this_broker_cannot_compile_matches_no_topic(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = subscriber(bench, "a", "orders.*", "payments")

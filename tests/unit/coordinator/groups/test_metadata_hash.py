@@ -32,11 +32,11 @@ TOPIC_ID = Uuid(bytes(range(16)))
         (1280, 0x4844B009E164352E),
     ],
 )
-def test_xxh3_of_every_length_class(size: int, expected: int) -> None:
+def test_xxh3_hashes_of_every_length_class_are_correct(size: int, expected: int) -> None:
     assert xxh3_64(DATA[:size]) == expected
 
 
-def test_a_topic_hashes_its_id_name_partitions_and_the_racks_of_its_replicas() -> None:
+def test_the_hash_of_a_topic_covers_its_id_name_partitions_and_the_racks_of_its_replicas() -> None:
     cluster = FakeCluster({1: FakeBroker("r2"), 2: FakeBroker("r1"), 3: FakeBroker("r3"), 4: FakeBroker()})
     topic = FakeTopic("orders", TOPIC_ID, {0: FakePartition((1, 2)), 1: FakePartition((3, 4, 9))})
     assert topic_hash(topic, cluster) == 1537521631049502418
@@ -46,7 +46,7 @@ def test_names_are_hashed_as_utf_16() -> None:
     assert topic_hash(FakeTopic("ünï", TOPIC_ID, {}), FakeCluster()) == 7635478676590256058
 
 
-def test_a_group_hashes_its_topics_in_the_order_of_their_names() -> None:
+def test_the_hash_of_a_group_covers_its_topics_in_name_order() -> None:
     hashes = {"b": 7635478676590256058, "a": 1537521631049502418}
     assert group_hash(hashes) == 2020446959564076219
 

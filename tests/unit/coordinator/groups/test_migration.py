@@ -92,7 +92,9 @@ class ClassicFollower:
 # ── up ──
 
 
-def test_a_consumer_that_joins_takes_the_classic_group_along(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_group_is_upgraded_when_a_member_of_the_consumer_protocol_joins(
+    bench: Bench, client: ClassicClient
+) -> None:
     first, second = classic_members(bench, client, a=[0, 1], b=[2])
     newcomer = Member(bench, "new", "orders")
     assert newcomer.join() == {}
@@ -123,7 +125,7 @@ def test_after_an_upgrade_every_member_is_assigned_partitions(bench: Bench, clie
     assert all(follower.heartbeat() == ErrorCode.NONE for follower in followers)
 
 
-def test_the_move_is_one_batch_and_survives_the_coordinator(bench: Bench, client: ClassicClient) -> None:
+def test_an_upgrade_is_written_in_one_batch_and_known_to_a_new_coordinator(bench: Bench, client: ClassicClient) -> None:
     first, _ = classic_members(bench, client, a=[0, 1], b=[2])
     newcomer = Member(bench, "new", "orders")
     newcomer.join()
@@ -135,7 +137,9 @@ def test_the_move_is_one_batch_and_survives_the_coordinator(bench: Bench, client
     assert follower.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_members_that_wait_for_the_classic_group_are_told_to_join_again(bench: Bench, client: ClassicClient) -> None:
+def test_classic_members_that_wait_for_a_join_are_told_to_rejoin_after_an_upgrade(
+    bench: Bench, client: ClassicClient
+) -> None:
     first, _ = classic_members(bench, client, a=[0, 1], b=[2])
     waiting = client.join(first)
     assert bench.is_waiting(waiting)
@@ -143,7 +147,7 @@ def test_members_that_wait_for_the_classic_group_are_told_to_join_again(bench: B
     assert client.joined(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_group_that_has_not_had_its_first_generation_moves_too(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_group_before_its_first_generation_is_upgraded(bench: Bench, client: ClassicClient) -> None:
     waiting = client.join(client.member_id())
     Member(bench, "new", "orders").join()
     response = client.joined(waiting)
@@ -165,26 +169,30 @@ def test_an_empty_classic_group_becomes_a_consumer_group_under_any_migration_pol
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
-def test_the_policy_may_forbid_to_go_up(policy: MigrationPolicy) -> None:
+def test_the_migration_policy_may_forbid_upgrades(policy: MigrationPolicy) -> None:
     bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=policy))
     classic_members(bench, ClassicClient(bench), a=[0, 1, 2])
     assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
     assert classic_group(bench).state is ClassicState.STABLE
 
 
-def test_a_group_that_is_not_of_consumers_stays(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_group_with_another_protocol_type_than_consumer_is_not_upgraded(
+    bench: Bench, client: ClassicClient
+) -> None:
     client.join(protocol_type="connect", protocols=[("eager", b"")], version=3)
     bench.pass_time(DELAY_MS)
     assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_whose_subscriptions_cannot_be_read_stays(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_group_whose_subscriptions_cannot_be_parsed_is_not_upgraded(
+    bench: Bench, client: ClassicClient
+) -> None:
     client.join(protocols=[("range", b"\x00\x01garbage")], version=3)
     bench.pass_time(DELAY_MS)
     assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_whose_assignor_keeps_data_stays(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_group_whose_assignment_has_user_data_is_not_upgraded(bench: Bench, client: ClassicClient) -> None:
     member = client.joined(client.join()).member_id
     client.join(member)
     bench.pass_time(DELAY_MS)
@@ -193,7 +201,7 @@ def test_a_group_whose_assignor_keeps_data_stays(bench: Bench, client: ClassicCl
     assert join_refusal(Member(bench, "new")).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_move_that_cannot_be_written_did_not_happen(bench: Bench, client: ClassicClient) -> None:
+def test_an_upgrade_that_cannot_be_written_is_undone(bench: Bench, client: ClassicClient) -> None:
     first, _ = classic_members(bench, client, a=[0, 1], b=[2])
     bench.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
     assert join_refusal(Member(bench, "new")).code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -204,7 +212,7 @@ def test_a_move_that_cannot_be_written_did_not_happen(bench: Bench, client: Clas
 # ── classic members in a consumer group ──
 
 
-def test_a_classic_member_joins_a_consumer_group_with_an_id_of_its_own(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_member_that_joins_a_consumer_group_gets_a_member_id(bench: Bench, client: ClassicClient) -> None:
     Member(bench, "new", "orders").join()
     follower = ClassicFollower(client)
     response = follower.join()
@@ -242,7 +250,7 @@ def test_a_classic_member_keeps_its_own_session_timeout(bench: Bench, client: Cl
     assert "f" not in consumer_group(bench).members
 
 
-def test_requests_of_classic_members_are_checked(bench: Bench, client: ClassicClient) -> None:
+def test_requests_of_classic_members_in_a_consumer_group_are_checked(bench: Bench, client: ClassicClient) -> None:
     Member(bench, "new", "orders").join()
     bench.pass_time(1_000)
     follower = ClassicFollower(client, "f")
@@ -262,7 +270,7 @@ def test_requests_of_classic_members_are_checked(bench: Bench, client: ClassicCl
         assert reply.code is code
 
 
-def test_with_the_policy_off_no_classic_member_joins(bench: Bench) -> None:
+def test_with_migration_policy_disabled_no_classic_member_joins_a_consumer_group(bench: Bench) -> None:
     bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=MigrationPolicy.DISABLED))
     Member(bench, "new", "orders").join()
     reply = bench.replies[ClassicClient(bench).join()]
@@ -270,7 +278,9 @@ def test_with_the_policy_off_no_classic_member_joins(bench: Bench) -> None:
     assert reply.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_sync_while_a_newer_assignment_is_there_sends_the_member_back(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_sync_is_answered_rebalance_in_progress_when_there_is_a_newer_assignment(
+    bench: Bench, client: ClassicClient
+) -> None:
     Member(bench, "new", "orders").join()
     bench.pass_time(1_000)
     follower = ClassicFollower(client, "f")
@@ -282,7 +292,7 @@ def test_a_sync_while_a_newer_assignment_is_there_sends_the_member_back(bench: B
     assert reply.code is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_classic_member_becomes_a_consumer_by_a_heartbeat_of_the_other_protocol(
+def test_a_classic_member_is_converted_by_a_heartbeat_of_the_consumer_protocol(
     bench: Bench, client: ClassicClient
 ) -> None:
     (member,) = classic_members(bench, client, a=[0, 1, 2])
@@ -296,7 +306,9 @@ def test_a_classic_member_becomes_a_consumer_by_a_heartbeat_of_the_other_protoco
 # ── down ──
 
 
-def test_when_the_last_consumer_leaves_the_group_is_classic_again(bench: Bench, client: ClassicClient) -> None:
+def test_a_consumer_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_leaves(
+    bench: Bench, client: ClassicClient
+) -> None:
     first, second = classic_members(bench, client, a=[0, 1], b=[2])
     newcomer = Member(bench, "new", "orders")
     newcomer.join()
@@ -311,7 +323,7 @@ def test_when_the_last_consumer_leaves_the_group_is_classic_again(bench: Bench, 
     assert bench.shard.registry.groups_by_topic == {}
 
 
-def test_the_way_down_survives_the_coordinator(bench: Bench, client: ClassicClient) -> None:
+def test_a_downgrade_is_known_to_a_new_coordinator(bench: Bench, client: ClassicClient) -> None:
     first, second = classic_members(bench, client, a=[0, 1], b=[2])
     newcomer = Member(bench, "new", "orders")
     newcomer.join()
@@ -323,7 +335,9 @@ def test_the_way_down_survives_the_coordinator(bench: Bench, client: ClassicClie
     assert client.heartbeat(first, 2) == ErrorCode.NONE
 
 
-def test_a_fenced_consumer_lets_the_group_go_down_too(bench: Bench, client: ClassicClient) -> None:
+def test_a_consumer_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_is_fenced(
+    bench: Bench, client: ClassicClient
+) -> None:
     (first,) = classic_members(bench, client, a=[0, 1, 2])
     newcomer = Member(bench, "new", "orders")
     newcomer.join()
@@ -337,7 +351,7 @@ def test_a_fenced_consumer_lets_the_group_go_down_too(bench: Bench, client: Clas
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.UPGRADE])
-def test_the_policy_may_forbid_to_go_down(policy: MigrationPolicy) -> None:
+def test_the_migration_policy_may_forbid_downgrades(policy: MigrationPolicy) -> None:
     bench = Bench(GroupCoordinatorConfig(group_consumer_migration_policy=policy))
     client = ClassicClient(bench)
     (first,) = classic_members(bench, client, a=[0, 1, 2])
@@ -347,7 +361,7 @@ def test_the_policy_may_forbid_to_go_down(policy: MigrationPolicy) -> None:
     assert list(consumer_group(bench).members) == [first]
 
 
-def test_a_way_down_that_cannot_be_written_did_not_happen(bench: Bench, client: ClassicClient) -> None:
+def test_a_downgrade_that_cannot_be_written_is_undone(bench: Bench, client: ClassicClient) -> None:
     classic_members(bench, client, a=[0, 1, 2])
     newcomer = Member(bench, "new", "orders")
     newcomer.join()
@@ -369,7 +383,7 @@ def test_leave_group_removes_classic_members_of_a_consumer_group(bench: Bench, c
     assert set(consumer_group(bench).members) == {first, "new"}
 
 
-def test_a_static_consumer_that_returns_with_the_classic_protocol_takes_the_group_down(
+def test_a_static_member_that_returns_with_the_classic_protocol_causes_a_downgrade(
     bench: Bench, client: ClassicClient
 ) -> None:
     (first,) = classic_members(bench, client, a=[0, 1, 2])
@@ -394,7 +408,7 @@ def test_a_static_consumer_that_returns_with_the_classic_protocol_takes_the_grou
     assert classic_group(bench).static_members == {"i": returned.id}
 
 
-def test_a_classic_join_to_an_empty_consumer_group_begins_a_classic_group(bench: Bench, client: ClassicClient) -> None:
+def test_a_classic_join_to_an_empty_consumer_group_creates_a_classic_group(bench: Bench, client: ClassicClient) -> None:
     consumer = Member(bench, "new", "orders")
     consumer.join()
     consumer.leave()

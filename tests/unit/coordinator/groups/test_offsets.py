@@ -179,14 +179,14 @@ def client(bench: Bench) -> OffsetClient:
 # ── commit and fetch ──
 
 
-def test_an_offset_is_fetched_as_it_was_committed(client: OffsetClient) -> None:
+def test_a_committed_offset_is_fetched_with_its_metadata_and_leader_epoch(client: OffsetClient) -> None:
     assert client.commit(42, metadata="note") == ErrorCode.NONE
     assert client.fetch() == OffsetFetchResponsePartitions(
         partition_index=0, committed_offset=42, committed_leader_epoch=4, metadata="note", error_code=0
     )
 
 
-def test_a_commit_is_written_as_kafka_writes_it(bench: Bench, client: OffsetClient) -> None:
+def test_an_offset_commit_record_has_the_same_bytes_as_apache_kafkas(bench: Bench, client: OffsetClient) -> None:
     client.commit(42, metadata=None)
     (record,) = bench.written
     assert record.value_version == 4
@@ -195,7 +195,7 @@ def test_a_commit_is_written_as_kafka_writes_it(bench: Bench, client: OffsetClie
     )
 
 
-def test_a_commit_with_a_retention_of_its_own_is_written_in_the_version_that_can_say_so(
+def test_a_commit_with_its_own_retention_is_written_in_version_1_with_an_expire_timestamp(
     bench: Bench, client: OffsetClient
 ) -> None:
     client.commit(42, retention_ms=60_000)
@@ -205,7 +205,7 @@ def test_a_commit_with_a_retention_of_its_own_is_written_in_the_version_that_can
     assert record.value.expire_timestamp == START_MS + 60_000
 
 
-def test_what_was_never_committed_has_no_offset(client: OffsetClient) -> None:
+def test_offset_fetch_of_a_partition_without_a_commit_returns_no_offset(client: OffsetClient) -> None:
     missing = OffsetFetchResponsePartitions(
         partition_index=0, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=0
     )
@@ -216,7 +216,7 @@ def test_what_was_never_committed_has_no_offset(client: OffsetClient) -> None:
     assert OffsetClient(client.bench, "unknown").fetch_all() == {}
 
 
-def test_offsets_survive_the_coordinator(bench: Bench, client: OffsetClient) -> None:
+def test_a_new_coordinator_has_the_committed_offsets(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     client.commit(2)
     client.commit(3, partition=1, topic="payments")
@@ -224,14 +224,16 @@ def test_offsets_survive_the_coordinator(bench: Bench, client: OffsetClient) -> 
     assert client.fetch_all() == {("orders", 0): (2, 0), ("payments", 1): (3, 0)}
 
 
-def test_an_offset_of_a_topic_that_is_gone_is_not_shown_for_its_namesake(client: OffsetClient) -> None:
+def test_an_offset_of_a_deleted_topic_is_not_returned_for_a_new_topic_of_the_same_name(client: OffsetClient) -> None:
     client.commit(42, of=topic_id("orders"))
     assert client.fetch(of=topic_id("orders")).committed_offset == 42
     assert client.fetch(of=topic_id("orders", 1)).committed_offset == -1
     assert client.fetch().committed_offset == 42, "who asks by name is not asked for an id"
 
 
-def test_metadata_has_a_limit_and_the_rest_of_the_request_is_committed(bench: Bench, client: OffsetClient) -> None:
+def test_a_commit_with_too_long_metadata_is_refused_and_the_rest_of_the_request_is_committed(
+    bench: Bench, client: OffsetClient
+) -> None:
     request = client.commit_request(1, metadata="x" * 4097)
     request.topics += client.commit_request(2, topic="payments", metadata="y" * 4096).topics
     response = bench.ask(OffsetCommitResponse, request)
@@ -242,7 +244,7 @@ def test_metadata_has_a_limit_and_the_rest_of_the_request_is_committed(bench: Be
     assert client.fetch_all() == {("payments", 0): (2, 0)}
 
 
-def test_a_commit_that_cannot_be_written_is_not_there(bench: Bench, client: OffsetClient) -> None:
+def test_a_commit_that_cannot_be_written_is_not_visible(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     bench.refuses_with = ErrorCode.MESSAGE_TOO_LARGE
     assert client.commit_error(2) is ErrorCode.MESSAGE_TOO_LARGE
@@ -252,7 +254,7 @@ def test_a_commit_that_cannot_be_written_is_not_there(bench: Bench, client: Offs
 # ── who may commit ──
 
 
-def test_members_commit_with_their_generation(bench: Bench, client: OffsetClient) -> None:
+def test_classic_members_commit_with_their_generation(bench: Bench, client: OffsetClient) -> None:
     first, _ = ClassicClient(bench).stable_group(2)
     assert client.commit(7, member=first, generation=1) == ErrorCode.NONE
     assert client.commit_error(8, member=first, generation=0) is ErrorCode.ILLEGAL_GENERATION
@@ -276,7 +278,7 @@ def test_a_fenced_static_member_cannot_commit(bench: Bench, client: OffsetClient
     assert client.commit(1, member=new, generation=1, instance="a") == ErrorCode.NONE
 
 
-def test_old_members_may_commit_until_the_next_generation_and_not_while_it_is_assigned(
+def test_members_of_the_previous_generation_may_commit_until_the_next_is_being_assigned(
     bench: Bench, client: OffsetClient
 ) -> None:
     classic = ClassicClient(bench)
@@ -289,7 +291,7 @@ def test_old_members_may_commit_until_the_next_generation_and_not_while_it_is_as
     assert client.commit_error(6, member=first, generation=2) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_is_as_good_as_a_heartbeat(bench: Bench, client: OffsetClient) -> None:
+def test_a_commit_renews_the_session_of_its_member(bench: Bench, client: OffsetClient) -> None:
     classic = ClassicClient(bench)
     (member,) = classic.stable_group(1)
     for offset in range(5):
@@ -301,16 +303,14 @@ def test_a_commit_is_as_good_as_a_heartbeat(bench: Bench, client: OffsetClient) 
 @pytest.mark.parametrize(
     ("version", "expected"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
-def test_a_member_of_a_group_that_is_gone_cannot_commit(
-    client: OffsetClient, version: int, expected: ErrorCode
-) -> None:
+def test_a_member_of_a_deleted_group_cannot_commit(client: OffsetClient, version: int, expected: ErrorCode) -> None:
     assert client.commit_error(1, version, member="m", generation=3) is expected
 
 
 # ── transactions ──
 
 
-def test_an_offset_of_a_transaction_counts_when_the_transaction_is_committed(
+def test_a_transactional_offset_is_visible_when_its_transaction_is_committed(
     bench: Bench, client: OffsetClient
 ) -> None:
     client.commit(1)
@@ -324,7 +324,9 @@ def test_an_offset_of_a_transaction_counts_when_the_transaction_is_committed(
     assert client.fetch(stable=True).committed_offset == 10
 
 
-def test_only_a_stable_offset_has_to_be_confirmed_by_the_replicas(bench: Bench, client: OffsetClient) -> None:
+def test_only_stable_offsets_of_a_require_stable_fetch_are_confirmed_by_the_replicas(
+    bench: Bench, client: OffsetClient
+) -> None:
     client.commit(1)
     client.commit_in_transaction(10, partition=1)
     bench.holds_back = True
@@ -334,14 +336,16 @@ def test_only_a_stable_offset_has_to_be_confirmed_by_the_replicas(bench: Bench, 
     assert [output.is_confirmed for output in bench.held] == [False, True, False], "what is unstable is asked for again"
 
 
-def test_an_offset_of_an_aborted_transaction_never_counts(bench: Bench, client: OffsetClient) -> None:
+def test_an_offset_of_an_aborted_transaction_is_never_visible(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     client.commit_in_transaction(10)
     bench.end_transaction(PRODUCER, committed=False)
     assert client.fetch(stable=True).committed_offset == 1
 
 
-def test_the_batch_of_a_transaction_carries_its_producer_and_no_topic_id(bench: Bench, client: OffsetClient) -> None:
+def test_a_transactional_commit_is_written_in_a_batch_with_its_producer_and_without_a_topic_id(
+    bench: Bench, client: OffsetClient
+) -> None:
     client.commit_in_transaction(10)
     value = bench.written[0].value
     assert isinstance(value, OffsetCommitValue)
@@ -350,7 +354,7 @@ def test_the_batch_of_a_transaction_carries_its_producer_and_no_topic_id(bench: 
     assert client.fetch(stable=True).error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
-def test_what_stands_later_in_the_log_wins_over_a_transaction_that_ends_later(
+def test_a_later_commit_overrides_the_offset_of_a_transaction_that_ends_after_it(
     bench: Bench, client: OffsetClient
 ) -> None:
     client.commit_in_transaction(10)
@@ -382,7 +386,7 @@ def test_a_transactional_commit_checks_the_member_if_it_names_one(bench: Bench, 
     bench.answer(TxnOffsetCommitResponse, client.commit_in_transaction(1))
 
 
-def test_a_transactional_commit_with_a_generation_needs_the_group(bench: Bench, client: OffsetClient) -> None:
+def test_a_transactional_commit_with_a_generation_needs_an_existing_group(bench: Bench, client: OffsetClient) -> None:
     reply = bench.replies[client.commit_in_transaction(1, member="m", generation=1)]
     assert isinstance(reply, Refusal)
     assert reply.code is ErrorCode.ILLEGAL_GENERATION
@@ -391,7 +395,7 @@ def test_a_transactional_commit_with_a_generation_needs_the_group(bench: Bench, 
 # ── deletion ──
 
 
-def test_offsets_are_deleted_with_what_is_pending(bench: Bench, client: OffsetClient) -> None:
+def test_offset_delete_removes_committed_and_pending_transactional_offsets(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     client.commit(2, partition=1)
     client.commit_in_transaction(3, partition=2)
@@ -414,7 +418,7 @@ def test_offsets_of_a_subscribed_topic_are_not_deleted(bench: Bench, client: Off
     assert client.fetch_all() == {("orders", 0): (1, 0)}
 
 
-def test_offsets_of_a_group_that_is_not_of_consumers_are_not_deleted_while_it_has_members(
+def test_offsets_of_a_non_consumer_group_are_not_deleted_while_it_has_members(
     bench: Bench, client: OffsetClient
 ) -> None:
     classic = ClassicClient(bench)
@@ -425,7 +429,7 @@ def test_offsets_of_a_group_that_is_not_of_consumers_are_not_deleted_while_it_ha
     assert bench.refusal(OffsetClient(bench, "unknown").delete(0)).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_deleted_group_takes_its_offsets_along(bench: Bench, client: OffsetClient) -> None:
+def test_the_offsets_of_a_deleted_group_are_deleted(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     client.commit_in_transaction(2, partition=1)
     ClassicClient(bench, "other").stable_group(1)
@@ -443,7 +447,7 @@ def test_a_deleted_group_takes_its_offsets_along(bench: Bench, client: OffsetCli
     assert list(bench.shard.registry.groups) == ["other"]
 
 
-def test_a_deleted_topic_takes_its_offsets_along_but_not_those_of_a_namesake(
+def test_the_offsets_of_a_deleted_topic_are_deleted_but_not_those_of_a_new_topic_of_the_same_name(
     bench: Bench, client: OffsetClient
 ) -> None:
     client.commit(1)
@@ -458,7 +462,7 @@ def test_a_deleted_topic_takes_its_offsets_along_but_not_those_of_a_namesake(
 # ── expiry ──
 
 
-def test_offsets_of_a_simple_group_expire_a_week_after_their_commit_and_the_group_with_the_last(
+def test_offsets_of_a_simple_group_expire_a_week_after_their_commit_and_the_group_with_the_last_one(
     bench: Bench, client: OffsetClient
 ) -> None:
     client.commit(1)
@@ -487,9 +491,7 @@ def test_offsets_of_a_group_with_members_do_not_expire(bench: Bench, client: Off
     assert client.fetch_all() == {("orders", 0): (1, 0)}, "no member is subscribed to payments (KIP-211)"
 
 
-def test_offsets_of_a_group_that_lost_its_members_expire_a_week_after_the_last_left(
-    bench: Bench, client: OffsetClient
-) -> None:
+def test_offsets_of_an_empty_group_expire_a_week_after_the_last_member_left(bench: Bench, client: OffsetClient) -> None:
     classic = ClassicClient(bench)
     (member,) = classic.stable_group(1)
     client.commit(1, member=member, generation=1)
@@ -504,7 +506,7 @@ def test_offsets_of_a_group_that_lost_its_members_expire_a_week_after_the_last_l
     assert GROUP not in bench.shard.registry.groups
 
 
-def test_an_unreadable_subscription_keeps_all_offsets(bench: Bench, client: OffsetClient) -> None:
+def test_a_group_with_an_unreadable_subscription_keeps_all_offsets(bench: Bench, client: OffsetClient) -> None:
     classic = ClassicClient(bench)
     token = classic.join(classic.member_id(), protocols=[("range", b"\x00")], session_ms=2 * WEEK_MS)
     bench.pass_time(6_000)
@@ -515,20 +517,20 @@ def test_an_unreadable_subscription_keeps_all_offsets(bench: Bench, client: Offs
     assert client.fetch_all() == {("payments", 0): (1, 0)}
 
 
-def test_an_offset_with_a_time_of_its_own_expires_then(bench: Bench, client: OffsetClient) -> None:
+def test_an_offset_with_its_own_expire_timestamp_expires_then(bench: Bench, client: OffsetClient) -> None:
     client.commit(1, retention_ms=DAY_MS)
     bench.pass_time(DAY_MS + EXPIRY_CHECK_MS)
     assert client.offset() == -1
 
 
-def test_what_a_transaction_holds_does_not_expire(bench: Bench, client: OffsetClient) -> None:
+def test_an_offset_with_a_pending_transactional_commit_does_not_expire(bench: Bench, client: OffsetClient) -> None:
     client.commit(1)
     client.commit_in_transaction(2)
     bench.pass_time(WEEK_MS + EXPIRY_CHECK_MS)
     assert client.offset() == 1
 
 
-def test_the_retention_can_be_set(bench: Bench) -> None:
+def test_the_offset_retention_can_be_configured(bench: Bench) -> None:
     bench = Bench(GroupCoordinatorConfig(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=100))
     client = OffsetClient(bench)
     client.commit(1)

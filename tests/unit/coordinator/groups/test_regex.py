@@ -42,7 +42,7 @@ from pessoa.coordinator.bounded_regex import Regex
         ("pagamentos-não.*", ["pagamentos-não-feitos"], ["pagamentos-nao"]),
     ],
 )
-def test_an_expression_matches_whole_names(expression: str, matching: list[str], other: list[str]) -> None:
+def test_a_subscription_regex_matches_whole_topic_names(expression: str, matching: list[str], other: list[str]) -> None:
     compiled = Regex(expression)
     assert [name for name in matching + other if compiled.matches(name)] == matching
 
@@ -55,12 +55,12 @@ def test_an_expression_matches_whole_names(expression: str, matching: list[str],
         "[[:nonsense:]]", r"\y", r"\x{", r"\xg", "a" * 8_193, "((((a{99}){99}){99}){99})",
     ],
 )  # fmt: skip
-def test_what_re2_cannot_read_is_an_error_with_a_reason(expression: str) -> None:
+def test_a_regex_that_re2_does_not_support_is_an_error_with_a_reason(expression: str) -> None:
     with pytest.raises(InvalidRegex, match=r"."):
         Regex(expression)
 
 
-def test_hundreds_of_names_fit_and_so_do_some_classes_and_repetitions() -> None:
+def test_a_regex_of_hundreds_of_names_with_some_classes_and_repetitions_is_accepted() -> None:
     names = "|".join(f"team-{number}[.]orders[.]v[0-9]{{1,3}}" for number in range(200))
     assert Regex(names).matches("team-7.orders.v1")
     assert Regex("|".join([r"\pL"] * 32)).matches("o")
@@ -70,18 +70,18 @@ def test_hundreds_of_names_fit_and_so_do_some_classes_and_repetitions() -> None:
 @pytest.mark.parametrize(
     "expression", ["|".join([r"\pL"] * 33), "|".join(["x{1000}"] * 11), "|".join(["x{999,}"] * 11)]
 )
-def test_what_comes_to_little_and_takes_long_to_compile_is_refused_before(expression: str) -> None:
+def test_a_regex_with_too_many_repetitions_is_refused_before_it_is_compiled(expression: str) -> None:
     with pytest.raises(InvalidRegex, match=r"it (has|repeats) more than"):
         Regex(expression)
 
 
-def test_an_expression_that_would_take_for_ever_by_trial_and_error_is_quick() -> None:
+def test_a_regex_with_catastrophic_backtracking_is_matched_quickly() -> None:
     assert not Regex("(a+)+b").matches("a" * 249)
     assert Regex("(a|a)*").matches("a" * 249)
     assert not Regex("(.*.*.*.*.*.*.*.*)*x").matches("a" * 249)
 
 
-def test_an_expression_whose_machine_is_too_large_to_be_remembered_still_matches() -> None:
+def test_a_regex_whose_automaton_exceeds_the_cache_still_matches() -> None:
     compiled = Regex(r".*a.{12}")
     names = [f"{number:013b}".replace("0", "a").replace("1", "b") for number in range(3_000)]
     assert [compiled.matches(name) for name in names] == [name[0] == "a" for name in names]

@@ -125,7 +125,7 @@ class Driver:
         return assigned_at
 
 
-def test_the_first_heartbeat_assigns_nothing_and_the_share_partitions_are_initialised() -> None:
+def test_the_first_share_heartbeat_assigns_no_partition_and_initialises_the_share_partitions() -> None:
     driver = Driver()
     answer = driver.beat("a", 0, "orders")
     assert (answer.error_code, answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (
@@ -141,7 +141,7 @@ def test_the_first_heartbeat_assigns_nothing_and_the_share_partitions_are_initia
     assert driver.group.shares.initialising == asked.topics
 
 
-def test_what_is_initialised_is_assigned_with_a_later_heartbeat_and_shown_once() -> None:
+def test_initialised_share_partitions_are_assigned_by_a_later_heartbeat_and_sent_once() -> None:
     driver = Driver()
     driver.beat("a", 0, "orders")
     driver.initialise()
@@ -194,7 +194,7 @@ def test_members_share_partitions_when_there_are_more_of_them() -> None:
     assert driver.group.members["a"].epoch == epoch
 
 
-def test_a_lost_response_is_repeated_and_other_epochs_are_fenced() -> None:
+def test_a_lost_share_heartbeat_response_is_repeated_and_other_epochs_are_fenced() -> None:
     driver = Driver()
     assert driver.join("a", "orders") == 3
     assert driver.beat("a", 2).member_epoch == 3
@@ -204,7 +204,7 @@ def test_a_lost_response_is_repeated_and_other_epochs_are_fenced() -> None:
     assert driver.assigned(driver.beat("a", 0, "orders")) == {"orders": [0, 1, 2]}, "it joins again"
 
 
-def test_heartbeats_of_no_group_and_of_groups_of_other_types_are_refused() -> None:
+def test_share_heartbeats_to_unknown_groups_and_to_groups_of_other_types_are_refused() -> None:
     driver = Driver()
     assert driver.refused("a", 1) is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.refused("a", -1) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -222,20 +222,20 @@ def test_heartbeats_of_no_group_and_of_groups_of_other_types_are_refused() -> No
         ("a", -2, ["orders"], None, GROUP),
     ],
 )
-def test_a_heartbeat_that_no_group_could_take_is_invalid(
+def test_a_malformed_share_heartbeat_is_an_invalid_request(
     member: str, epoch: int, topics: list[str], rack: str | None, group: str
 ) -> None:
     assert Driver().refused(member, epoch, *topics, rack=rack, group=group) is ErrorCode.INVALID_REQUEST
 
 
-def test_a_full_group_takes_no_more_members_and_those_it_has_may_join_again() -> None:
+def test_a_share_group_of_max_size_refuses_new_members_and_accepts_rejoins() -> None:
     driver = Driver(ShareGroupConfig(group_share_max_size=1))
     driver.beat("a", 0, "orders")
     assert driver.refused("b", 0, "orders") is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert driver.beat("a", 0, "orders").error_code == ErrorCode.NONE
 
 
-def test_a_member_that_leaves_is_gone_and_the_others_take_its_partitions() -> None:
+def test_the_partitions_of_a_share_group_member_that_leaves_are_assigned_to_the_others() -> None:
     driver = Driver()
     driver.join("a", "orders")
     driver.join("b", "orders")
@@ -260,7 +260,7 @@ def test_a_member_whose_session_ends_is_removed() -> None:
     assert driver.group.is_empty
 
 
-def test_a_removal_that_the_log_refuses_is_tried_again() -> None:
+def test_the_removal_of_a_share_group_member_is_retried_if_it_cannot_be_written() -> None:
     driver = Driver()
     driver.join("a", "orders")
     driver.refuses = True
@@ -271,7 +271,7 @@ def test_a_removal_that_the_log_refuses_is_tried_again() -> None:
     assert driver.group.is_empty
 
 
-def test_a_changed_subscription_takes_away_at_once_what_is_no_longer_subscribed_to() -> None:
+def test_a_changed_subscription_of_a_share_group_member_removes_unsubscribed_partitions_at_once() -> None:
     driver = Driver()
     driver.beat("a", 0, "orders", "others")
     driver.initialise()
@@ -294,7 +294,7 @@ def test_new_partitions_are_initialised_and_then_assigned() -> None:
     assert driver.assigned(driver.beat("a", epoch)) == {"orders": [0, 1, 2, 3, 4]}
 
 
-def test_a_deleted_topic_is_forgotten_and_initialised_anew_when_it_is_created_again() -> None:
+def test_a_deleted_topic_is_removed_from_a_share_group_and_initialised_when_it_is_created_again() -> None:
     driver = Driver()
     epoch = driver.join("a", "orders")
     driver.change_topics(image(others=1))
@@ -321,7 +321,7 @@ def test_a_refused_initialisation_is_undone_and_tried_again_with_the_next_heartb
     assert len(driver.asked) == 1
 
 
-def test_an_initialisation_under_way_is_not_asked_for_again_before_the_retry_interval() -> None:
+def test_an_initialisation_in_progress_is_not_requested_again_before_the_retry_interval() -> None:
     driver = Driver()
     driver.beat("a", 0, "orders")
     driver.asked.clear()
@@ -333,7 +333,7 @@ def test_an_initialisation_under_way_is_not_asked_for_again_before_the_retry_int
     assert len(driver.asked) == 1
 
 
-def test_a_new_coordinator_asks_again_for_what_it_finds_initialising() -> None:
+def test_a_new_coordinator_requests_again_the_share_partitions_that_it_finds_initialising() -> None:
     driver = Driver()
     driver.beat("a", 0, "orders")
     driver.asked.clear()
@@ -345,7 +345,7 @@ def test_a_new_coordinator_asks_again_for_what_it_finds_initialising() -> None:
     assert driver.assigned(driver.beat("a", 2)) == {"orders": [0, 1, 2]}
 
 
-def test_nothing_is_asked_for_when_the_log_refuses_the_heartbeat() -> None:
+def test_no_initialisation_is_requested_when_the_heartbeat_cannot_be_written() -> None:
     driver = Driver()
     driver.refuses = True
     assert driver.beat("a", 0, "orders") is None
@@ -356,7 +356,7 @@ def test_nothing_is_asked_for_when_the_log_refuses_the_heartbeat() -> None:
     assert len(driver.asked) == 1
 
 
-def test_a_load_gives_the_group_that_was_written() -> None:
+def test_loading_the_log_restores_the_share_group() -> None:
     driver = Driver()
     driver.join("a", "orders")
     driver.join("b", "others", "orders")
@@ -373,7 +373,7 @@ def test_a_load_gives_the_group_that_was_written() -> None:
     assert driver.group.is_empty, "sessions go on after a load"
 
 
-def test_the_tombstones_of_an_empty_group_leave_nothing() -> None:
+def test_an_empty_share_group_is_removed_by_its_tombstones() -> None:
     driver = Driver()
     driver.join("a", "orders")
     driver.beat("a", -1)
@@ -383,7 +383,7 @@ def test_the_tombstones_of_an_empty_group_leave_nothing() -> None:
     assert driver.share.groups == {}
 
 
-def test_a_group_has_its_own_intervals_within_the_bounds_of_the_broker() -> None:
+def test_the_intervals_of_a_share_group_config_are_limited_by_those_of_the_broker() -> None:
     configs = FakeConfigs(
         {
             (GROUP_RESOURCE, GROUP): {

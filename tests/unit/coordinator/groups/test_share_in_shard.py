@@ -89,13 +89,13 @@ def test_share_groups_are_listed_with_their_type(bench: Bench) -> None:
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_requests_for_other_groups_do_not_find_a_share_group(bench: Bench, request_: Message) -> None:
+def test_requests_of_other_protocols_do_not_find_a_share_group(bench: Bench, request_: Message) -> None:
     join(bench)
     assert bench.refusal(request_).code is ErrorCode.GROUP_ID_NOT_FOUND
     assert bench.shard.registry.groups == {}
 
 
-def test_descriptions_of_other_groups_do_not_find_a_share_group_and_one_with_members_is_not_deleted(
+def test_describes_of_other_protocols_do_not_find_a_share_group_and_one_with_members_is_not_deleted(
     bench: Bench,
 ) -> None:
     join(bench)
@@ -128,7 +128,7 @@ def test_a_share_heartbeat_does_not_take_over_a_group_of_another_type(bench: Ben
     assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_new_coordinator_knows_the_group_and_ends_sessions_that_fall_silent(bench: Bench) -> None:
+def test_a_new_coordinator_loads_the_share_group_and_expires_its_sessions(bench: Bench) -> None:
     epoch = join(bench)
     bench.reload()
     assert describe(bench) == {"orders": [0, 1, 2]}
@@ -139,7 +139,7 @@ def test_a_new_coordinator_knows_the_group_and_ends_sessions_that_fall_silent(be
 
 
 @pytest.mark.parametrize("keeps_tombstones", [True, False])
-def test_a_compacted_log_gives_the_same_group(bench: Bench, keeps_tombstones: bool) -> None:
+def test_a_compacted_log_restores_the_same_share_group(bench: Bench, keeps_tombstones: bool) -> None:
     epoch = join(bench)
     bench.ask(ShareGroupHeartbeatResponse, heartbeat(epoch, "payments"))
     initialise(bench)
@@ -152,7 +152,7 @@ def test_a_compacted_log_gives_the_same_group(bench: Bench, keeps_tombstones: bo
         assert (after.shares, after.name_counts) == (before.shares, before.name_counts)
 
 
-def test_changes_of_topics_reach_share_groups(bench: Bench) -> None:
+def test_topic_changes_reach_share_groups(bench: Bench) -> None:
     epoch = join(bench)
     bench.publish(image(orders=4, payments=2))
     epoch = bench.ask(ShareGroupHeartbeatResponse, heartbeat(epoch)).member_epoch

@@ -77,7 +77,9 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_offsets_of_a_group_that_is_not_there_make_it_and_are_initialised_with_its_epoch(bench: Bench) -> None:
+def test_altering_the_offsets_of_an_unknown_share_group_creates_it_and_initialises_them_with_its_epoch(
+    bench: Bench,
+) -> None:
     plan = bench.ask(SharePlan, altered(orders={0: 5, 7: 1}, absent={0: 1}))
     assert [
         (topic.topic_id, [(one.index, one.start_offset, ErrorCode.of(one.error_code)) for one in topic.partitions])
@@ -95,7 +97,7 @@ def test_offsets_of_a_group_that_is_not_there_make_it_and_are_initialised_with_i
     assert dict(group_of(bench).shares.initialised) == {topic_id("orders"): ("orders", frozenset({0}))}
 
 
-def test_what_is_initialised_stays_so_when_a_second_alteration_fails(bench: Bench) -> None:
+def test_initialised_share_partitions_stay_initialised_when_a_second_alteration_fails(bench: Bench) -> None:
     finish(bench, bench.ask(SharePlan, altered(orders={0: 5})))
     finish(bench, bench.ask(SharePlan, altered(orders={0: 7, 1: 7})), ErrorCode.COORDINATOR_NOT_AVAILABLE)
     shares = group_of(bench).shares
@@ -105,7 +107,7 @@ def test_what_is_initialised_stays_so_when_a_second_alteration_fails(bench: Benc
     )
 
 
-def test_offsets_of_a_group_with_members_or_of_another_type_are_refused(bench: Bench) -> None:
+def test_altering_the_offsets_of_a_share_group_with_members_or_of_another_group_type_is_refused(bench: Bench) -> None:
     bench.ask(
         ShareGroupHeartbeatResponse,
         ShareGroupHeartbeatRequest(group_id=GROUP, member_id="a", member_epoch=0, subscribed_topic_names=["orders"]),
@@ -119,7 +121,7 @@ def test_offsets_of_a_group_with_members_or_of_another_type_are_refused(bench: B
     assert other.refusal(deleted("orders")).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_topic_is_deleting_until_the_share_coordinator_has_deleted_it(bench: Bench) -> None:
+def test_a_share_group_topic_is_deleting_until_the_share_coordinator_has_deleted_its_state(bench: Bench) -> None:
     finish(bench, bench.ask(SharePlan, altered(orders={0: 5})))
     plan = bench.ask(SharePlan, deleted("orders", "payments", "absent"))
     assert [(topic.topic_name, ErrorCode.of(topic.error_code), len(topic.partitions)) for topic in plan.topics] == [
@@ -136,7 +138,9 @@ def test_a_topic_is_deleting_until_the_share_coordinator_has_deleted_it(bench: B
     assert (dict(shares.initialised), dict(shares.deleting)) == ({}, {})
 
 
-def test_a_group_ends_when_its_state_is_planned_to_be_deleted_and_no_member_has_come(bench: Bench) -> None:
+def test_a_share_group_is_deleted_after_the_deletion_of_its_state_is_planned_and_no_member_has_joined(
+    bench: Bench,
+) -> None:
     finish(bench, bench.ask(SharePlan, altered(orders={0: 5}, payments={1: 2})))
     assert end(bench) == ErrorCode.NON_EMPTY_GROUP, "its state is not deleted"
     plan = plan_end(bench)
@@ -150,14 +154,14 @@ def test_a_group_ends_when_its_state_is_planned_to_be_deleted_and_no_member_has_
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_whose_topic_is_gone_ends_without_the_share_coordinator(bench: Bench) -> None:
+def test_a_share_group_whose_topics_are_deleted_is_deleted_without_the_share_coordinator(bench: Bench) -> None:
     finish(bench, bench.ask(SharePlan, altered(orders={0: 5})))
     bench.publish(image(payments=2))
     assert plan_end(bench).topics == []
     assert end(bench) == ErrorCode.NONE
 
 
-def test_the_shares_that_are_initialised_are_listed(bench: Bench) -> None:
+def test_the_initialised_share_partitions_of_a_group_are_listed(bench: Bench) -> None:
     finish(bench, bench.ask(SharePlan, altered(orders={2: 5, 0: 5})))
     output = GroupShard.list_initialised_shares(
         bench.shard, ShareGroupNamed(group_id=GROUP), Context(), 78, bench.now_ms

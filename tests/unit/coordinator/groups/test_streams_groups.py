@@ -103,7 +103,7 @@ def test_tasks_are_assigned_anew_after_the_clock_was_set_back(bench: Bench) -> N
     assert sorted(map(len, (one.beat()["0"], other.beat()["0"]))) == [1, 2]
 
 
-def test_a_second_member_gets_tasks_only_when_the_first_has_given_them_up(bench: Bench) -> None:
+def test_a_second_streams_member_gets_tasks_only_when_the_first_has_revoked_them(bench: Bench) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one)
     one.clings = True
@@ -118,7 +118,7 @@ def test_a_second_member_gets_tasks_only_when_the_first_has_given_them_up(bench:
     assert streams_group(bench).state is StreamsState.STABLE
 
 
-def test_a_member_that_does_not_give_up_its_tasks_in_time_is_fenced(bench: Bench) -> None:
+def test_a_streams_member_that_does_not_revoke_its_tasks_in_time_is_fenced(bench: Bench) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one)
     one.clings = True
@@ -134,7 +134,7 @@ def test_a_member_that_does_not_give_up_its_tasks_in_time_is_fenced(bench: Bench
     assert one.refusal().code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_silent_member_is_removed_and_its_tasks_go_to_the_others(bench: Bench) -> None:
+def test_a_streams_member_without_heartbeats_is_removed_and_its_tasks_go_to_the_others(bench: Bench) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one, other)
     for _ in range(16):
@@ -144,7 +144,7 @@ def test_a_silent_member_is_removed_and_its_tasks_go_to_the_others(bench: Bench)
     assert other.tasks == {"0": [0, 1, 2]}
 
 
-def test_missing_internal_topics_are_asked_for_with_their_counts_and_configs(bench: Bench) -> None:
+def test_missing_internal_topics_are_requested_with_their_partition_counts_and_configs(bench: Bench) -> None:
     member = StreamsClient(bench, "a", COUNTING)
     member.beat()
     assert MISSING_INTERNAL_TOPICS in member.statuses
@@ -160,14 +160,14 @@ def test_missing_internal_topics_are_asked_for_with_their_counts_and_configs(ben
     assert member.statuses == {}
 
 
-def test_why_internal_topics_cannot_be_created_is_told_to_members(bench: Bench) -> None:
+def test_members_get_the_reason_why_internal_topics_cannot_be_created(bench: Bench) -> None:
     bench.creation_trouble = ["app-by-customer: not authorised"]
     member = StreamsClient(bench, "a", COUNTING)
     member.beat()
     assert "Creation failed: app-by-customer: not authorised" in member.statuses[MISSING_INTERNAL_TOPICS]
 
 
-def test_missing_source_topics_are_named_and_found_when_they_are_created(bench: Bench) -> None:
+def test_missing_source_topics_are_named_in_the_status_until_they_are_created(bench: Bench) -> None:
     member = StreamsClient(bench, "a", topology(subtopology("0", "absent")))
     member.beat()
     assert member.statuses[MISSING_SOURCE_TOPICS] == "Source topics absent are missing."
@@ -176,7 +176,7 @@ def test_missing_source_topics_are_named_and_found_when_they_are_created(bench: 
     assert member.tasks == {"0": [0]}
 
 
-def test_a_source_topic_that_is_deleted_takes_the_tasks_away(bench: Bench) -> None:
+def test_the_tasks_of_a_deleted_source_topic_are_revoked(bench: Bench) -> None:
     member = StreamsClient(bench, "a")
     settle(bench, member)
     bench.publish(image(payments=2))
@@ -208,7 +208,7 @@ def test_an_internal_topic_with_another_count_than_decided_is_incorrectly_partit
     assert "app-by-customer has 5 partitions" in member.statuses[INCORRECTLY_PARTITIONED_TOPICS]
 
 
-def test_a_repartition_topic_that_nothing_writes_is_refused(bench: Bench) -> None:
+def test_a_repartition_topic_that_no_subtopology_writes_is_refused(bench: Bench) -> None:
     shape = topology(subtopology("0", repartition=(topic_info("app-r"),)))
     assert StreamsClient(bench, "a", shape).refusal().code is ErrorCode.STREAMS_INVALID_TOPOLOGY
 
@@ -230,7 +230,7 @@ def test_an_invalid_topology_is_refused_and_changes_nothing(bench: Bench, wrong:
     assert bench.written == []
 
 
-def test_standby_tasks_stand_on_another_process_and_only_where_there_is_state(bench: Bench) -> None:
+def test_standby_tasks_are_on_another_process_and_only_for_stateful_subtopologies(bench: Bench) -> None:
     bench.publish(image(**{"orders": 2, "app-by-customer": 2, "app-counts-changelog": 2}))
     bench.shard.streams.config = StreamsGroupConfig(group_streams_num_standby_replicas=1)
     members = [StreamsClient(bench, name, COUNTING) for name in ("a", "b")]
@@ -266,7 +266,7 @@ def test_a_topology_may_name_its_topics_in_any_order(bench: Bench) -> None:
     StreamsClient(bench, "b", again).beat()
 
 
-def test_a_member_comes_back_with_its_previous_epoch_after_a_lost_response(bench: Bench) -> None:
+def test_after_a_lost_response_a_streams_member_may_heartbeat_with_its_previous_epoch(bench: Bench) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one)
     before = one.epoch
@@ -306,7 +306,7 @@ def test_a_malformed_heartbeat_is_refused_and_changes_nothing(bench: Bench, chan
     assert bench.written == []
 
 
-def test_a_member_that_asks_for_shutdown_is_heard_by_all_others(bench: Bench) -> None:
+def test_a_shutdown_request_of_one_streams_member_is_reported_to_all_others(bench: Bench) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one, other)
     request = one.request()
@@ -316,7 +316,7 @@ def test_a_member_that_asks_for_shutdown_is_heard_by_all_others(bench: Bench) ->
     assert "a encountered a fatal error" in other.statuses[SHUTDOWN_APPLICATION]
 
 
-def test_endpoints_tell_where_partitions_can_be_queried(bench: Bench) -> None:
+def test_streams_heartbeat_responses_name_the_endpoints_where_partitions_can_be_queried(bench: Bench) -> None:
     member = StreamsClient(bench, "a")
     request = member.request()
     request.user_endpoint = Endpoint(host="app", port=8080)
@@ -329,7 +329,7 @@ def test_endpoints_tell_where_partitions_can_be_queried(bench: Bench) -> None:
     assert [(one.topic, one.partitions) for one in endpoint.active_partitions] == [("orders", [0, 1, 2])]
 
 
-def test_a_reloaded_shard_has_the_same_group_and_goes_on(bench: Bench) -> None:
+def test_a_new_coordinator_has_the_same_streams_group(bench: Bench) -> None:
     bench.publish(image(**{"orders": 2, "app-by-customer": 2, "app-counts-changelog": 2}))
     members = [StreamsClient(bench, name, COUNTING) for name in ("a", "b")]
     settle(bench, *members)
@@ -364,7 +364,9 @@ def commit(epoch: int, topic: str, partition: int, member: str = "a") -> OffsetC
     )
 
 
-def test_commits_are_taken_at_the_members_epoch_and_at_an_older_one_for_tasks_it_had_then(bench: Bench) -> None:
+def test_streams_commits_are_accepted_at_the_members_epoch_and_at_an_older_one_for_tasks_it_had_then(
+    bench: Bench,
+) -> None:
     one, other = StreamsClient(bench, "a"), StreamsClient(bench, "b")
     settle(bench, one)
     first = one.epoch
@@ -378,7 +380,7 @@ def test_commits_are_taken_at_the_members_epoch_and_at_an_older_one_for_tasks_it
     assert bench.refusal(commit(one.epoch, "orders", 0, member="c")).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_group_that_is_deleted_while_it_waits_for_members_leaves_nothing_behind(bench: Bench) -> None:
+def test_a_streams_group_that_is_deleted_during_its_initial_delay_leaves_no_state(bench: Bench) -> None:
     member = StreamsClient(bench, "a")
     member.beat()
     assert repr(bench.shard.streams) == "<StreamsGroups: 1, waiting for members: 1>"
@@ -410,7 +412,9 @@ def test_streams_groups_are_listed_described_and_deleted_when_empty(bench: Bench
     assert bench.replayed().registry.groups == {}
 
 
-def test_groups_of_other_types_are_refused_and_an_empty_classic_group_makes_way(bench: Bench) -> None:
+def test_groups_of_other_types_are_refused_and_an_empty_classic_group_is_replaced_by_a_streams_group(
+    bench: Bench,
+) -> None:
     member = StreamsClient(bench, "a")
     settle(bench, member)
     join = JoinGroupRequest(

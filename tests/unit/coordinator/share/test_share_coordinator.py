@@ -69,7 +69,7 @@ def coordinator(log: MemoryLog) -> ShareCoordinator:
     return ShareCoordinator(ShareCoordinatorConfig(), log, SystemClock(), image(**TOPICS))
 
 
-def test_a_request_reaches_the_shards_of_its_share_partitions_and_a_new_coordinator_reads_what_was_written() -> None:
+def test_a_request_is_routed_to_the_shards_of_its_share_partitions_and_a_new_coordinator_reads_their_state() -> None:
     async def run() -> None:
         log = MemoryLog(partitions=8)
         first = coordinator(log)
@@ -94,7 +94,7 @@ def test_a_request_reaches_the_shards_of_its_share_partitions_and_a_new_coordina
     asyncio.run(run())
 
 
-def test_share_partitions_of_shards_that_are_elsewhere_have_an_error_and_the_others_none() -> None:
+def test_share_partitions_of_shards_on_other_brokers_get_an_error_and_the_others_none() -> None:
     async def run() -> None:
         log = MemoryLog(partitions=8)
         share = coordinator(log)
@@ -119,7 +119,7 @@ def test_share_partitions_of_shards_that_are_elsewhere_have_an_error_and_the_oth
     asyncio.run(run())
 
 
-def test_an_answer_waits_for_the_replicas_and_a_topic_that_is_unknown_stays_unknown() -> None:
+def test_a_share_coordinator_response_waits_for_the_replicas_and_an_unknown_topic_gets_an_error() -> None:
     async def run() -> None:
         log = MemoryLog(holds_back=True)
         share = ShareCoordinator(ShareCoordinatorConfig(), log, SystemClock(), image(orders=1))

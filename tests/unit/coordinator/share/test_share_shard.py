@@ -135,13 +135,13 @@ def test_initialize_writes_a_snapshot_without_batches() -> None:
     assert driver.kinds() == [0]
 
 
-def test_initialize_without_an_offset_does_not_know_how_many_are_done() -> None:
+def test_initialize_without_a_start_offset_sets_an_unknown_delivery_complete_count() -> None:
     driver = Driver()
     driver.initialize(start=-1)
     assert (driver.state.start_offset, driver.state.delivery_complete_count) == (-1, -1)
 
 
-def test_initialize_again_takes_the_place_of_everything_and_an_older_state_epoch_is_fenced() -> None:
+def test_initialize_with_a_higher_state_epoch_replaces_the_state_and_an_older_state_epoch_is_fenced() -> None:
     driver = Driver()
     driver.initialize(epoch=2)
     driver.read(leader_epoch=4)
@@ -180,7 +180,7 @@ def test_a_read_raises_the_leader_epoch_and_older_leaders_are_fenced_from_then_o
     assert driver.kinds() == [0, 1]
 
 
-def test_a_read_of_the_same_leader_writes_nothing_and_is_confirmed_by_the_replicas() -> None:
+def test_a_read_with_the_same_leader_epoch_writes_nothing_and_is_confirmed_by_the_replicas() -> None:
     driver = Driver()
     driver.initialize()
     driver.read(leader_epoch=5)
@@ -209,7 +209,7 @@ def test_writes_are_merged_and_never_raise_the_leader_epoch() -> None:
     )
 
 
-def test_writes_that_arrive_out_of_order_take_nothing_back() -> None:
+def test_writes_that_arrive_out_of_order_do_not_undo_later_ones() -> None:
     driver = Driver()
     driver.initialize()
     driver.write((10, 19, 2, 1), start=10, done=10)
@@ -226,14 +226,14 @@ def test_a_write_without_batches_stores_the_start_offset() -> None:
     assert (driver.state.start_offset, driver.state.delivery_complete_count, driver.state.batches) == (30, 0, ())
 
 
-def test_an_older_state_epoch_cannot_write() -> None:
+def test_a_write_with_an_older_state_epoch_is_fenced() -> None:
     driver = Driver()
     driver.initialize(epoch=4)
     assert driver.write(state_epoch=3).error_code == ErrorCode.FENCED_STATE_EPOCH
     assert driver.write(state_epoch=4).error_code == ErrorCode.NONE
 
 
-def test_reads_and_writes_of_what_was_not_initialised_are_invalid() -> None:
+def test_reads_and_writes_of_an_uninitialised_share_partition_are_invalid() -> None:
     driver = Driver()
     for answer in (driver.read(), driver.write()):
         assert answer.error_code == ErrorCode.INVALID_REQUEST
@@ -241,7 +241,7 @@ def test_reads_and_writes_of_what_was_not_initialised_are_invalid() -> None:
 
 
 @pytest.mark.parametrize("batch", [(5, 4, 2, 1), (-1, 4, 2, 1), (0, 4, 9, 1)], ids=str)
-def test_state_batches_that_are_none_are_invalid(batch: tuple[int, int, int, int]) -> None:
+def test_malformed_state_batches_are_invalid(batch: tuple[int, int, int, int]) -> None:
     driver = Driver()
     driver.initialize()
     assert driver.write(batch).error_code == ErrorCode.INVALID_REQUEST
@@ -268,7 +268,7 @@ def test_every_request_is_refused_for_a_partition_that_does_not_exist(key: Share
     assert driver.log == []
 
 
-def test_a_summary_has_the_offsets_and_that_of_an_unknown_share_partition_has_none() -> None:
+def test_a_summary_has_the_offsets_of_a_share_partition_and_none_of_an_unknown_one() -> None:
     driver = Driver()
     answer = driver.summarize()
     assert (answer.error_code, answer.start_offset, answer.delivery_complete_count) == (0, -1, -1)
@@ -280,7 +280,7 @@ def test_a_summary_has_the_offsets_and_that_of_an_unknown_share_partition_has_no
     assert answer.delivery_complete_count == 2
 
 
-def test_delete_writes_a_tombstone_and_of_what_is_not_there_nothing() -> None:
+def test_delete_writes_a_tombstone_for_a_known_share_partition_and_nothing_for_an_unknown_one() -> None:
     driver = Driver()
     assert driver.delete().error_code == ErrorCode.NONE
     assert driver.log == []
@@ -291,7 +291,7 @@ def test_delete_writes_a_tombstone_and_of_what_is_not_there_nothing() -> None:
     assert driver.read().error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_after_so_many_updates_comes_a_snapshot_with_everything() -> None:
+def test_a_snapshot_with_the_whole_state_is_written_after_the_configured_number_of_updates() -> None:
     driver = Driver(updates_per_snapshot=3)
     driver.initialize()
     for offset in range(8):
@@ -311,7 +311,7 @@ def test_without_updates_every_write_is_a_snapshot() -> None:
     assert (driver.state.leader_epoch, driver.state.snapshot_epoch) == (2, 2)
 
 
-def test_cold_share_partitions_get_a_snapshot_unless_all_of_them_are_cold() -> None:
+def test_cold_share_partitions_get_a_snapshot_unless_all_are_cold() -> None:
     driver = Driver()
     other = ShareKey("g", TOPIC, 1)
     driver.initialize()
@@ -331,7 +331,7 @@ def test_cold_share_partitions_get_a_snapshot_unless_all_of_them_are_cold() -> N
     assert driver.state == before._replace(snapshot_epoch=1, write_ms=driver.now_ms, update_count=0, snapshot_offset=4)
 
 
-def test_what_stands_before_the_last_snapshots_can_be_pruned() -> None:
+def test_records_before_the_latest_snapshots_of_all_share_partitions_can_be_pruned() -> None:
     driver = Driver()
     other = ShareKey("g", TOPIC, 1)
     assert driver.shard.prunable_offset() == 0
@@ -358,7 +358,7 @@ def test_the_state_of_deleted_topics_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_shard_that_is_loaded_from_what_pruning_left_equals_the_one_that_wrote_it(seed: int) -> None:
+def test_a_shard_loaded_from_a_pruned_log_equals_the_shard_that_wrote_it(seed: int) -> None:
     random = Random(seed)
     driver = Driver(updates_per_snapshot=random.choice([0, 2, 5]))
     keys = [ShareKey(group, TOPIC, partition) for group in ("g", "h:1") for partition in range(3)]
@@ -390,7 +390,7 @@ def test_a_shard_that_is_loaded_from_what_pruning_left_equals_the_one_that_wrote
             assert loaded.state(each) == driver.shard.state(each)
 
 
-def test_the_key_of_a_share_partition_is_read_from_the_right() -> None:
+def test_a_share_partition_key_is_parsed_from_the_right() -> None:
     key = ShareKey("a:b:0", TOPIC, 12)
     assert str(key) == f"a:b:0:{TOPIC}:12"
     assert ShareKey.parse(str(key)) == key

@@ -12,7 +12,7 @@ P0, P1 = ("t", 0), ("t", 1)
 OTHER_TOPIC = ("s", 7)
 
 
-def test_the_first_partition_opens_the_transaction() -> None:
+def test_adding_the_first_partition_starts_the_transaction() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.advance_ms(5)
@@ -25,7 +25,7 @@ def test_the_first_partition_opens_the_transaction() -> None:
     assert [(of.topic, of.partition_ids) for of in value.transaction_partitions] == [("s", [7]), ("t", [0, 1])]
 
 
-def test_more_partitions_join_and_the_start_stays() -> None:
+def test_adding_more_partitions_keeps_the_start_time_of_the_transaction() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -36,7 +36,7 @@ def test_more_partitions_join_and_the_start_stays() -> None:
     assert (transaction.start_ms, transaction.last_update_ms) == (START_MS, START_MS + 5)
 
 
-def test_partitions_that_are_in_already_write_nothing() -> None:
+def test_adding_partitions_that_the_transaction_has_writes_nothing() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0, P1)
@@ -45,7 +45,7 @@ def test_partitions_that_are_in_already_write_nothing() -> None:
     assert len(driver.log) == size
 
 
-def test_replicas_confirm_that_partitions_are_in_already() -> None:
+def test_adding_partitions_that_the_transaction_has_is_confirmed_by_the_replicas() -> None:
     """A coordinator that was deposed without hearing of it may take a transaction that has ended for the next one."""
     driver = Driver()
     producer = driver.begin_surely()
@@ -57,14 +57,14 @@ def test_replicas_confirm_that_partitions_are_in_already() -> None:
     assert driver.confirmations == 2
 
 
-def test_a_client_below_version_2_is_remembered_as_such() -> None:
+def test_the_client_version_of_a_producer_below_transaction_version_2_is_stored() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     assert driver.add(producer, P0, version=3) is ErrorCode.NONE
     assert driver.last_value().client_transaction_version == 0
 
 
-def test_the_partition_of_a_group_stands_for_its_offsets() -> None:
+def test_adding_offsets_of_a_group_adds_its_partition_of_the_offsets_topic() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     assert driver.add_offsets(producer, "four") is ErrorCode.NONE
@@ -91,7 +91,7 @@ def test_an_unknown_id_and_a_fenced_producer_cannot_add_partitions() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_nothing_joins_while_the_outcome_is_being_written(commits: bool) -> None:
+def test_partitions_cannot_be_added_while_the_transaction_is_being_committed_or_aborted(commits: bool) -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -107,7 +107,7 @@ def test_nothing_joins_while_the_outcome_is_being_written(commits: bool) -> None
     assert driver.transaction().start_ms == START_MS + 3
 
 
-def test_verification_says_of_each_partition_whether_it_is_in() -> None:
+def test_verification_returns_for_each_partition_whether_the_transaction_has_it() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     assert driver.verify(producer, P0) == [ErrorCode.TRANSACTION_ABORTABLE]
@@ -117,7 +117,7 @@ def test_verification_says_of_each_partition_whether_it_is_in() -> None:
     assert len(driver.log) == size
 
 
-def test_a_verification_does_not_speak_of_what_may_still_be_lost() -> None:
+def test_a_verification_waits_until_the_addition_of_its_partitions_is_committed() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.holds_back = True

@@ -51,27 +51,27 @@ def test_a_new_transactional_id_gets_a_producer_id_and_epoch_0() -> None:
     assert driver.log[-1].value[:2] == b"\x00\x01"
 
 
-def test_the_record_has_version_0_in_a_cluster_of_transaction_version_0() -> None:
+def test_transaction_records_have_version_0_in_a_cluster_of_transaction_version_0() -> None:
     driver = Driver(transaction_version=0)
     driver.begin_surely()
     assert driver.log[-1].value is not None
     assert driver.log[-1].value[:2] == b"\x00\x00"
 
 
-def test_every_producer_that_begins_gets_the_next_epoch_and_may_change_the_timeout() -> None:
+def test_every_init_producer_id_returns_the_next_epoch_and_may_change_the_timeout() -> None:
     driver = Driver()
     first = driver.begin_surely()
     assert driver.begin(timeout_ms=1) == ProducerIdentity(first.id, 1)
     assert driver.transaction().timeout_ms == 1
 
 
-def test_a_producer_that_goes_on_after_an_error_gets_the_next_epoch() -> None:
+def test_a_producer_that_continues_after_an_error_gets_the_next_epoch() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     assert driver.begin(producer) == ProducerIdentity(producer.id, 1)
 
 
-def test_a_producer_that_did_not_hear_the_answer_gets_the_same_epoch_again() -> None:
+def test_a_retried_init_producer_id_whose_response_was_lost_gets_the_same_epoch() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     expected = ProducerIdentity(producer.id, 1)
@@ -97,7 +97,7 @@ def test_a_retry_after_a_failover_is_fenced_since_the_last_epoch_is_not_stored()
 
 
 @pytest.mark.parametrize("expected", [ProducerIdentity(1000, 5), ProducerIdentity(7, 0), ProducerIdentity(7, 32766)])
-def test_a_producer_with_an_epoch_or_id_that_never_was_is_fenced(expected: ProducerIdentity) -> None:
+def test_init_producer_id_with_an_epoch_or_id_that_never_existed_is_fenced(expected: ProducerIdentity) -> None:
     driver = Driver()
     driver.begin_surely()
     assert driver.begin(expected) is ErrorCode.PRODUCER_FENCED
@@ -108,34 +108,34 @@ def test_a_producer_whose_id_has_expired_gets_a_new_one() -> None:
     assert driver.begin(ProducerIdentity(7, 3)) == ProducerIdentity(1000, 0)
 
 
-def test_nothing_changes_without_a_producer_id_at_hand() -> None:
+def test_init_producer_id_changes_nothing_when_no_producer_id_is_available() -> None:
     driver = Driver()
     driver.has_ids = False
     assert driver.begin() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert driver.log == []
 
 
-def test_a_producer_that_has_used_up_its_epochs_gets_another_id() -> None:
+def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
     driver, _ = driver_at_epoch(HIGHEST_CLIENT_EPOCH - 1)
     assert driver.begin() == ProducerIdentity(1000, HIGHEST_CLIENT_EPOCH)
     assert driver.begin() == ProducerIdentity(1001, 0)
     assert driver.last_value().previous_producer_id == 1000
 
 
-def test_a_producer_that_goes_on_with_its_last_epoch_gets_another_id_and_may_retry_that() -> None:
+def test_a_producer_that_continues_from_the_last_epoch_gets_another_id_and_may_retry() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH)
     assert driver.begin(producer) == ProducerIdentity(1001, 0)
     assert driver.begin(producer) == ProducerIdentity(1001, 0)
 
 
-def test_the_retry_that_leads_to_the_last_epoch_is_answered_too() -> None:
+def test_a_retry_of_the_init_producer_id_that_returned_the_last_epoch_gets_the_same_epoch() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH - 1)
     last = ProducerIdentity(producer.id, HIGHEST_CLIENT_EPOCH)
     assert driver.begin(producer) == last
     assert driver.begin(producer) == last
 
 
-def test_an_open_transaction_is_aborted_first_and_the_client_comes_back() -> None:
+def test_init_producer_id_first_aborts_an_open_transaction_and_is_answered_concurrent_transactions() -> None:
     driver = Driver()
     zombie = driver.begin_surely()
     driver.add(zombie, P0, P1)
@@ -153,7 +153,7 @@ def test_an_open_transaction_is_aborted_first_and_the_client_comes_back() -> Non
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_below_version_2_the_abort_has_a_raised_epoch_as_well(version: int) -> None:
+def test_below_transaction_version_2_the_abort_by_init_producer_id_has_a_raised_epoch_as_well(version: int) -> None:
     driver = Driver(transaction_version=version)
     zombie = driver.begin_surely()
     driver.add(zombie, P0, version=3)
@@ -165,7 +165,7 @@ def test_below_version_2_the_abort_has_a_raised_epoch_as_well(version: int) -> N
     assert driver.begin() == ProducerIdentity(zombie.id, 2)
 
 
-def test_a_zombie_that_asks_for_the_epoch_does_not_abort_what_is_open() -> None:
+def test_init_producer_id_of_a_fenced_producer_does_not_abort_the_open_transaction() -> None:
     driver = Driver()
     zombie = driver.begin_surely()
     producer = driver.begin_surely()
@@ -176,7 +176,7 @@ def test_a_zombie_that_asks_for_the_epoch_does_not_abort_what_is_open() -> None:
     assert zombie.epoch < producer.epoch
 
 
-def test_the_abort_at_the_last_epoch_of_an_id_uses_the_one_that_is_kept_for_it() -> None:
+def test_the_abort_of_a_producer_at_its_last_client_epoch_uses_the_reserved_epoch() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH)
     driver.add(producer, P0)
     assert driver.begin() is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -186,7 +186,7 @@ def test_the_abort_at_the_last_epoch_of_an_id_uses_the_one_that_is_kept_for_it()
     assert driver.begin() == ProducerIdentity(1001, 1)
 
 
-def test_below_version_2_the_producer_id_changes_after_an_abort_in_the_last_epoch() -> None:
+def test_below_transaction_version_2_the_producer_id_changes_after_an_abort_at_the_last_epoch() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH, transaction_version=1)
     driver.add(producer, P0, version=3)
     driver.begin()
@@ -195,7 +195,7 @@ def test_below_version_2_the_producer_id_changes_after_an_abort_in_the_last_epoc
     assert driver.begin() == ProducerIdentity(1001, 0)
 
 
-def test_while_a_change_is_not_committed_others_must_come_back() -> None:
+def test_a_second_init_producer_id_before_the_first_is_committed_gets_concurrent_transactions() -> None:
     driver = Driver()
     driver.holds_back = True
     first, second = (driver.send(init_request(), 5) for _ in range(2))
@@ -206,7 +206,7 @@ def test_while_a_change_is_not_committed_others_must_come_back() -> None:
     assert len(driver.log) == 1
 
 
-def test_what_the_log_refuses_has_not_happened() -> None:
+def test_an_init_producer_id_that_cannot_be_written_changes_nothing() -> None:
     driver = Driver()
     driver.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
     assert driver.begin() is ErrorCode.NOT_ENOUGH_REPLICAS

@@ -33,7 +33,7 @@ def prepared() -> tuple[Driver, ProducerIdentity]:
     return driver, after
 
 
-def test_a_transaction_is_complete_when_its_last_marker_is() -> None:
+def test_a_transaction_is_complete_when_its_last_marker_is_written() -> None:
     driver, _ = prepared()
     (wanted,) = driver.markers
     driver.report(wanted, (P1,))
@@ -46,7 +46,7 @@ def test_a_transaction_is_complete_when_its_last_marker_is() -> None:
     assert driver.transaction().state is State.COMPLETE_COMMIT
 
 
-def test_a_completion_that_the_log_refuses_is_reported_again() -> None:
+def test_a_completion_that_cannot_be_written_can_be_reported_again() -> None:
     driver, _ = prepared()
     (wanted,) = driver.markers
     driver.refuses_with = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -57,7 +57,7 @@ def test_a_completion_that_the_log_refuses_is_reported_again() -> None:
     assert driver.transaction().state is State.COMPLETE_COMMIT
 
 
-def test_a_report_that_comes_twice_changes_nothing() -> None:
+def test_a_second_report_of_written_markers_changes_nothing() -> None:
     driver, after = prepared()
     (wanted,) = driver.write_markers()
     size = len(driver.log)
@@ -69,7 +69,7 @@ def test_a_report_that_comes_twice_changes_nothing() -> None:
     assert len(driver.log) == size + 2
 
 
-def test_the_answer_to_the_report_waits_for_the_commit_and_so_does_the_next_transaction() -> None:
+def test_the_marker_report_and_the_next_transaction_wait_until_the_completion_is_committed() -> None:
     driver, after = prepared()
     (wanted,) = driver.markers
     driver.holds_back = True
@@ -81,7 +81,7 @@ def test_the_answer_to_the_report_waits_for_the_commit_and_so_does_the_next_tran
     assert "CONCURRENT_TRANSACTIONS" in repr(driver.replies[refused])
 
 
-def test_another_coordinator_asks_for_the_markers_again() -> None:
+def test_a_new_coordinator_requests_the_markers_of_prepared_transactions_again() -> None:
     driver, after = prepared()
     before = driver.markers[:]
     driver.crash()
@@ -93,7 +93,7 @@ def test_another_coordinator_asks_for_the_markers_again() -> None:
     assert driver.markers == []
 
 
-def test_another_coordinator_asks_for_no_marker_before_the_outcome_is_committed() -> None:
+def test_a_new_coordinator_requests_no_markers_before_the_prepare_record_is_committed() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -108,7 +108,7 @@ def test_another_coordinator_asks_for_no_marker_before_the_outcome_is_committed(
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_transaction_that_is_too_old_is_aborted_with_another_epoch(version: int) -> None:
+def test_a_transaction_that_exceeds_its_timeout_is_aborted_with_a_raised_epoch(version: int) -> None:
     driver = Driver(transaction_version=version)
     producer = driver.begin_surely()
     driver.add(producer, P0, version=5 if version else 3)
@@ -124,7 +124,7 @@ def test_a_transaction_that_is_too_old_is_aborted_with_another_epoch(version: in
     assert driver.transaction().state is State.COMPLETE_ABORT
 
 
-def test_a_version_2_producer_may_end_what_was_aborted_for_it_and_go_on() -> None:
+def test_a_version_2_producer_may_end_a_transaction_that_timed_out_and_continue() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -136,7 +136,7 @@ def test_a_version_2_producer_may_end_what_was_aborted_for_it_and_go_on() -> Non
     assert driver.add(after, P0) is ErrorCode.NONE
 
 
-def test_the_time_is_counted_from_the_first_partition_also_after_a_failover() -> None:
+def test_the_transaction_timeout_counts_from_the_first_partition_also_after_a_failover() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.advance_ms(10 * TIMEOUT_MS)
@@ -150,7 +150,7 @@ def test_the_time_is_counted_from_the_first_partition_also_after_a_failover() ->
     assert driver.transaction().state is State.PREPARE_ABORT
 
 
-def test_the_next_transaction_has_its_own_time() -> None:
+def test_the_timeout_of_the_next_transaction_counts_from_its_own_start() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -165,7 +165,7 @@ def test_the_next_transaction_has_its_own_time() -> None:
     assert driver.transaction().state is State.PREPARE_ABORT
 
 
-def test_an_abort_that_the_log_refuses_is_tried_again() -> None:
+def test_a_timeout_abort_that_cannot_be_written_is_retried() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -178,7 +178,7 @@ def test_an_abort_that_the_log_refuses_is_tried_again() -> None:
     assert driver.transaction().producer_epoch == 1
 
 
-def test_what_is_changing_when_its_time_is_over_is_looked_at_again() -> None:
+def test_a_transaction_with_a_pending_change_at_its_timeout_is_checked_again_later() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -192,7 +192,7 @@ def test_what_is_changing_when_its_time_is_over_is_looked_at_again() -> None:
     assert driver.transaction().state is State.PREPARE_ABORT
 
 
-def test_a_participant_of_a_two_phase_commit_has_no_time() -> None:
+def test_a_transaction_of_a_two_phase_commit_has_no_timeout() -> None:
     driver = Driver()
     producer = driver.begin(timeout_ms=NO_TIMEOUT_MS)
     assert isinstance(producer, ProducerIdentity)
@@ -201,7 +201,7 @@ def test_a_participant_of_a_two_phase_commit_has_no_time() -> None:
     assert driver.transaction().state is State.ONGOING
 
 
-def test_when_the_clock_jumps_an_open_transaction_keeps_the_rest_of_its_time() -> None:
+def test_when_the_clock_jumps_an_open_transaction_keeps_the_rest_of_its_timeout() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -250,7 +250,7 @@ def test_very_many_ids_expire_in_several_batches() -> None:
     assert sum(stored.value is None for stored in driver.log) == 450
 
 
-def test_an_id_whose_tombstone_is_not_committed_can_be_had_only_after_it_is() -> None:
+def test_a_transactional_id_that_expires_can_be_initialised_after_its_tombstone_is_committed() -> None:
     driver = Driver()
     driver.begin_surely()
     driver.holds_back = True

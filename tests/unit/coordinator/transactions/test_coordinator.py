@@ -144,7 +144,7 @@ def codes(response: Any) -> list[ErrorCode]:
 
 
 @scenario
-async def test_a_transaction_from_its_beginning_to_its_end(world: World) -> None:
+async def test_a_transaction_is_initialised_extended_committed_and_completed(world: World) -> None:
     begun = await world.ask(init(), 5)
     assert (begun.error_code, begun.producer_id, begun.producer_epoch) == (0, 1000, 0)
     added = await world.ask(AddPartitionsToTxnRequest(transactions=[add(0, ("t", 0), ("t", 1))]), 5)
@@ -171,7 +171,7 @@ async def test_a_producer_without_a_transactional_id_needs_no_shard(world: World
 
 
 @scenario
-async def test_what_no_shard_need_know(world: World) -> None:
+async def test_malformed_init_producer_id_requests_are_refused(world: World) -> None:
     for request, code in [
         (init(""), ErrorCode.INVALID_REQUEST),
         (init(timeout_ms=0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
@@ -188,7 +188,7 @@ async def test_what_no_shard_need_know(world: World) -> None:
 
 
 @scenario
-async def test_old_clients_hear_of_an_old_epoch_in_their_own_words(world: World) -> None:
+async def test_old_clients_get_invalid_producer_epoch_in_place_of_producer_fenced(world: World) -> None:
     await world.ask(init(), 5)
     await world.ask(init(), 5)
     old = AddPartitionsToTxnRequest(
@@ -210,7 +210,7 @@ async def test_old_clients_hear_of_an_old_epoch_in_their_own_words(world: World)
 
 
 @scenario
-async def test_partitions_are_added_all_or_none(world: World) -> None:
+async def test_either_all_or_none_of_the_partitions_of_a_request_are_added(world: World) -> None:
     await world.ask(init(), 5)
     answer = await world.ask(AddPartitionsToTxnRequest(transactions=[add(0, ("t", 0), ("t", 2), ("no", 0))]), 5)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -234,7 +234,7 @@ async def test_clients_do_not_add_internal_topics_but_brokers_do(world: World) -
 
 
 @scenario
-async def test_brokers_ask_about_several_transactions_at_once(world: World) -> None:
+async def test_brokers_may_verify_several_transactions_in_one_request(world: World) -> None:
     await world.ask(init(), 5)
     request = AddPartitionsToTxnRequest(
         transactions=[add(0, ("t", 0)), add(0, ("t", 0), name="unknown"), add(0, ("t", 1), name="")]
@@ -247,7 +247,7 @@ async def test_brokers_ask_about_several_transactions_at_once(world: World) -> N
 
 
 @scenario
-async def test_a_leader_on_this_broker_verifies_and_adds(world: World) -> None:
+async def test_a_leader_on_the_coordinators_broker_verifies_and_adds_partitions(world: World) -> None:
     await world.ask(init(), 5)
     verifier = Verifier(lambda request: world.ask(request, 5), world.clock, TransactionConfig())
     for may_add, code in [
@@ -258,7 +258,7 @@ async def test_a_leader_on_this_broker_verifies_and_adds(world: World) -> None:
 
 
 @scenario
-async def test_errors_of_the_log_are_those_of_a_coordinator(world: World) -> None:
+async def test_append_errors_of_transaction_requests_are_mapped_to_coordinator_errors(world: World) -> None:
     for of_log, public in [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -289,7 +289,7 @@ async def test_no_reply_leaves_before_its_record_is_committed(world: World) -> N
 
 
 @scenario
-async def test_a_list_comes_from_all_partitions(world: World) -> None:
+async def test_list_transactions_lists_those_of_all_led_partitions(world: World) -> None:
     names = [f"id-{number}" for number in range(12)]
     assert len({world.coordinator.runtime.partition_for(name) for name in names}) == PARTITION_COUNT
     for name in names:
@@ -301,7 +301,7 @@ async def test_a_list_comes_from_all_partitions(world: World) -> None:
 
 
 @scenario
-async def test_a_pattern_that_is_none_is_refused_also_where_nothing_is_led(world: World) -> None:
+async def test_an_invalid_pattern_of_list_transactions_is_refused_also_where_no_partition_is_led(world: World) -> None:
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[], transactional_id_pattern="(")
     assert (await world.ask(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     for partition in range(PARTITION_COUNT):
@@ -309,7 +309,7 @@ async def test_a_pattern_that_is_none_is_refused_also_where_nothing_is_led(world
     assert (await world.ask(request, 2)).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_while_a_partition_loads_there_is_no_list() -> None:
+def test_list_transactions_is_refused_while_a_partition_loads() -> None:
     async def run() -> None:
         world = World()
         loading = world.coordinator.elect(1, 4)
@@ -324,7 +324,7 @@ def test_while_a_partition_loads_there_is_no_list() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_the_next_coordinator_completes_what_the_last_one_decided(commits: bool) -> None:
+def test_a_new_coordinator_completes_the_prepared_transactions_of_the_previous_one(commits: bool) -> None:
     async def run() -> None:
         world = World()
         await world.elect()
@@ -345,7 +345,7 @@ def test_the_next_coordinator_completes_what_the_last_one_decided(commits: bool)
 
 
 @scenario
-async def test_a_transaction_is_aborted_by_the_clock(world: World) -> None:
+async def test_a_transaction_is_aborted_at_its_timeout(world: World) -> None:
     await world.ask(init(), 5)
     await world.ask(AddPartitionsToTxnRequest(transactions=[add(0, ("t", 0))]), 5)
     await turn()

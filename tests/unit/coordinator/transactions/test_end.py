@@ -46,7 +46,7 @@ def driver_in(state: State, end_version: int = END_VERSION) -> tuple[Driver, Pro
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_the_outcome_is_written_then_the_markers_then_the_completion(commits: bool) -> None:
+def test_end_txn_writes_the_prepare_record_then_the_markers_then_the_completion(commits: bool) -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0, P1)
@@ -66,7 +66,7 @@ def test_the_outcome_is_written_then_the_markers_then_the_completion(commits: bo
     assert (complete.producer_epoch, complete.transaction_start_timestamp_ms) == (1, START_MS)
 
 
-def test_no_marker_is_asked_for_before_the_outcome_is_committed() -> None:
+def test_no_marker_is_requested_before_the_prepare_record_is_committed() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -79,7 +79,7 @@ def test_no_marker_is_asked_for_before_the_outcome_is_committed() -> None:
     assert ended(driver.replies[token]) == ProducerIdentity(producer.id, 1)
 
 
-def test_a_commit_that_takes_too_long_is_an_error_to_the_client_and_goes_on() -> None:
+def test_an_end_txn_whose_commit_takes_too_long_gets_an_error_and_continues() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -95,7 +95,7 @@ def test_a_commit_that_takes_too_long_is_an_error_to_the_client_and_goes_on() ->
     assert driver.end(producer, commits=True) == ProducerIdentity(producer.id, 1)
 
 
-def test_an_outcome_that_the_log_refuses_is_none() -> None:
+def test_an_end_txn_that_cannot_be_written_leaves_the_transaction_open() -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0)
@@ -125,7 +125,7 @@ def test_an_outcome_that_the_log_refuses_is_none() -> None:
     ],
 )
 @pytest.mark.parametrize("is_another", [False, True], ids=["same coordinator", "another coordinator"])
-def test_the_table_of_ends_without_an_open_transaction(
+def test_end_txn_without_an_open_transaction_is_answered_by_state_and_epoch(
     state: State, commits: bool, retries: bool, answer: ErrorCode | str | None, is_another: bool
 ) -> None:
     driver, producer = driver_in(state)
@@ -148,7 +148,7 @@ def test_the_table_of_ends_without_an_open_transaction(
 
 @pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
 @pytest.mark.parametrize("commits", [True, False])
-def test_a_retry_while_markers_are_written_must_come_back(state: State, commits: bool) -> None:
+def test_a_retried_end_txn_while_markers_are_written_gets_concurrent_transactions(state: State, commits: bool) -> None:
     driver, producer = driver_in(state)
     before = ProducerIdentity(producer.id, producer.epoch - 1)
     assert driver.end(before, commits) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -175,7 +175,7 @@ def test_a_request_that_was_delayed_into_the_next_transaction_is_fenced() -> Non
     assert driver.transaction().state is State.ONGOING
 
 
-def test_the_end_with_the_last_epoch_brings_another_id() -> None:
+def test_end_txn_at_the_last_epoch_returns_another_producer_id() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH)
     driver.add(producer, P0)
     after = ProducerIdentity(1001, 0)
@@ -194,7 +194,7 @@ def test_the_end_with_the_last_epoch_brings_another_id() -> None:
     assert driver.add(after, P0) is ErrorCode.NONE
 
 
-def test_without_a_producer_id_at_hand_the_last_epoch_cannot_end() -> None:
+def test_end_txn_at_the_last_epoch_fails_when_no_producer_id_is_available() -> None:
     driver, producer = driver_at_epoch(HIGHEST_CLIENT_EPOCH)
     driver.add(producer, P0)
     driver.has_ids = False
@@ -206,7 +206,7 @@ def test_without_a_producer_id_at_hand_the_last_epoch_cannot_end() -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_old_clients_keep_their_epoch_and_hear_of_none(commits: bool) -> None:
+def test_old_clients_keep_their_epoch_after_end_txn_and_get_none_in_the_response(commits: bool) -> None:
     driver = Driver()
     producer = driver.begin_surely()
     driver.add(producer, P0, version=OLD_ADD_VERSION)
@@ -232,7 +232,7 @@ def test_old_clients_keep_their_epoch_and_hear_of_none(commits: bool) -> None:
     ],
 )
 @pytest.mark.parametrize("is_another", [False, True], ids=["same coordinator", "another coordinator"])
-def test_the_table_of_old_ends(
+def test_end_txn_of_old_clients_without_an_open_transaction_is_answered_by_state(
     state: State, commits: bool, answer: ErrorCode | ProducerIdentity, is_another: bool
 ) -> None:
     driver, producer = driver_in(state, OLD_END_VERSION)
@@ -241,7 +241,7 @@ def test_the_table_of_old_ends(
     assert driver.end(producer, commits, OLD_END_VERSION) == answer
 
 
-def test_an_old_abort_of_what_the_coordinator_never_heard_of_is_no_abort_of_what_is_committed() -> None:
+def test_an_old_abort_after_a_failover_does_not_count_as_a_retry_of_the_committed_transaction() -> None:
     driver, producer = driver_in(State.COMPLETE_COMMIT, OLD_END_VERSION)
     driver.crash()  # with it went the AddPartitionsToTxn of the next transaction
     assert driver.end(producer, commits=False, version=OLD_END_VERSION) is INVALID
@@ -250,7 +250,7 @@ def test_an_old_abort_of_what_the_coordinator_never_heard_of_is_no_abort_of_what
     )
 
 
-def test_old_clients_are_looked_at_before_the_state_is() -> None:
+def test_end_txn_of_old_clients_checks_the_producer_before_the_state() -> None:
     driver, producer = driver_in(State.PREPARE_COMMIT, OLD_END_VERSION)
     stranger, zombie = ProducerIdentity(1, 0), ProducerIdentity(producer.id, producer.epoch - 1)
     assert driver.end(stranger, True, OLD_END_VERSION) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -78,7 +78,7 @@ def test_a_transaction_without_partitions_is_reported_at_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_deleted_topic_needs_no_marker() -> None:
+def test_a_partition_of_a_deleted_topic_needs_no_marker() -> None:
     async def scenario() -> None:
         world = World()
         world.writer.start(0, WANTED._replace(partitions=(GONE, P0)))
@@ -89,7 +89,7 @@ def test_a_deleted_topic_needs_no_marker() -> None:
     asyncio.run(scenario())
 
 
-def test_only_what_is_missing_is_asked_for_again() -> None:
+def test_only_missing_markers_are_requested_again() -> None:
     async def scenario() -> None:
         world = World()
         world.errors[P1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -105,7 +105,7 @@ def test_only_what_is_missing_is_asked_for_again() -> None:
     asyncio.run(scenario())
 
 
-def test_what_could_not_be_reported_is_reported_with_the_rest() -> None:
+def test_markers_that_could_not_be_reported_are_reported_with_the_rest() -> None:
     async def scenario() -> None:
         world = World()
         world.errors[P1] = ErrorCode.REQUEST_TIMED_OUT
@@ -136,7 +136,7 @@ def test_a_completion_that_could_not_be_written_is_tried_again() -> None:
     asyncio.run(scenario())
 
 
-def test_a_fenced_coordinator_stops() -> None:
+def test_a_fenced_coordinator_stops_writing_markers() -> None:
     async def scenario() -> None:
         for code in (ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):
             world = World()
@@ -148,7 +148,7 @@ def test_a_fenced_coordinator_stops() -> None:
     asyncio.run(scenario())
 
 
-def test_when_the_leadership_ends_so_do_the_markers_of_its_epoch() -> None:
+def test_writing_markers_ends_when_the_leadership_of_their_epoch_ends() -> None:
     async def scenario() -> None:
         world = World()
         world.errors[P1] = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -166,7 +166,7 @@ def test_when_the_leadership_ends_so_do_the_markers_of_its_epoch() -> None:
     asyncio.run(scenario())
 
 
-def test_a_report_of_an_older_epoch_is_not_made() -> None:
+def test_markers_of_an_older_coordinator_epoch_are_not_reported() -> None:
     async def scenario() -> None:
         world = World()
         world.answers_later = True
@@ -181,7 +181,7 @@ def test_a_report_of_an_older_epoch_is_not_made() -> None:
     asyncio.run(scenario())
 
 
-def test_an_impossible_answer_is_reported_to_the_loop() -> None:
+def test_an_unexpected_error_of_a_marker_is_passed_to_the_loops_exception_handler() -> None:
     async def scenario() -> None:
         seen: list[BaseException] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context["exception"]))

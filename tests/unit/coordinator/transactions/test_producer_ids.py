@@ -41,7 +41,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def test_ids_come_in_order_and_the_next_block_is_there_in_time() -> None:
+def test_producer_ids_are_given_in_order_and_the_next_block_is_fetched_in_time() -> None:
     async def scenario() -> None:
         controller = Controller()
         ids = ProducerIdPool(controller.allocate, ManualClock())
@@ -55,7 +55,7 @@ def test_ids_come_in_order_and_the_next_block_is_there_in_time() -> None:
     asyncio.run(scenario())
 
 
-def test_the_next_block_is_asked_for_once_when_a_tenth_is_left() -> None:
+def test_the_next_block_of_producer_ids_is_requested_once_when_a_tenth_is_left() -> None:
     async def scenario() -> None:
         controller = Controller()
         ids = ProducerIdPool(controller.allocate, ManualClock())
@@ -72,7 +72,7 @@ def test_the_next_block_is_asked_for_once_when_a_tenth_is_left() -> None:
     asyncio.run(scenario())
 
 
-def test_without_an_id_the_client_is_asked_to_come_back() -> None:
+def test_taking_a_producer_id_before_a_block_has_arrived_gets_coordinator_load_in_progress() -> None:
     async def scenario() -> None:
         controller = Controller()
         controller.released.clear()
@@ -106,7 +106,7 @@ def test_a_cancelled_request_for_a_producer_id_does_not_take_the_block_from_the_
     asyncio.run(scenario())
 
 
-def test_a_controller_that_cannot_answer_is_asked_again() -> None:
+def test_a_failed_allocation_of_producer_ids_is_retried() -> None:
     async def scenario() -> None:
         clock, controller = ManualClock(), Controller()
         controller.error = ErrorCode.NOT_CONTROLLER

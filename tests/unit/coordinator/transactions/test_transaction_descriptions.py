@@ -31,7 +31,7 @@ def _request(**filters: object) -> ListTransactionsRequest:
     return ListTransactionsRequest(**({"state_filters": [], "producer_id_filters": []} | filters))  # type: ignore[arg-type]
 
 
-def test_a_description_has_everything_and_partitions_in_apaches_order() -> None:
+def test_a_transaction_description_has_all_fields_and_partitions_in_apaches_order() -> None:
     driver = three()
     response = driver.ask(DescribeTransactionsRequest(transactional_ids=["open-1", "unknown", "empty"]))
     assert isinstance(response, DescribeTransactionsResponse)
@@ -44,7 +44,7 @@ def test_a_description_has_everything_and_partitions_in_apaches_order() -> None:
     assert (empty.transaction_state, empty.transaction_start_time_ms, empty.topics) == ("Empty", -1, [])
 
 
-def test_a_list_without_filters_has_all() -> None:
+def test_list_transactions_without_filters_lists_all() -> None:
     assert listed(three()) == ["empty", "open-1", "open-2"]
 
 
@@ -65,17 +65,19 @@ def test_a_list_without_filters_has_all() -> None:
         ({"transactional_id_pattern": ""}, ["empty", "open-1", "open-2"]),
     ],
 )
-def test_filters(filters: dict[str, object], names: list[str]) -> None:
+def test_list_transactions_filters_by_state_producer_duration_and_pattern(
+    filters: dict[str, object], names: list[str]
+) -> None:
     assert listed(three(), **filters) == names
 
 
-def test_states_that_do_not_exist_are_named() -> None:
+def test_unknown_state_filters_are_returned_in_the_response() -> None:
     response = three().ask(_request(state_filters=["Ongoing", "Nonsense"]), 2)
     assert isinstance(response, ListTransactionsResponse)
     assert response.unknown_state_filters == ["Nonsense"]
 
 
-def test_a_pattern_that_is_none_is_refused() -> None:
+def test_an_invalid_pattern_of_list_transactions_is_refused() -> None:
     reply = three().ask(_request(transactional_id_pattern="("), 2)
     assert isinstance(reply, Refusal)
     assert reply.code is ErrorCode.INVALID_REGULAR_EXPRESSION

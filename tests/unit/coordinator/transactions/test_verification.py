@@ -81,19 +81,19 @@ def test_partitions_are_added_or_only_verified(may_add: bool) -> None:
     assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("t", [0, 1])]
 
 
-def test_the_end_of_the_transaction_before_is_waited_for() -> None:
+def test_verification_waits_for_the_end_of_the_previous_transaction() -> None:
     coordinator = Coordinator(ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE)
     assert verify(coordinator) == {P0: ErrorCode.NONE, P1: ErrorCode.NONE}
     assert len(coordinator.asked) == 3
 
 
-def test_but_not_for_ever() -> None:
+def test_verification_waits_for_the_previous_transaction_at_most_100_ms() -> None:
     coordinator = Coordinator(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert set(verify(coordinator).values()) == {ErrorCode.CONCURRENT_TRANSACTIONS}
     assert len(coordinator.asked) == 6, "at once and every 20 ms up to 100"
 
 
-def test_a_fenced_producer_hears_what_produce_says() -> None:
+def test_a_verification_that_fails_with_producer_fenced_is_answered_invalid_producer_epoch() -> None:
     assert set(verify(Coordinator(ErrorCode.PRODUCER_FENCED)).values()) == {ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
