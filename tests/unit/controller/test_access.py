@@ -73,7 +73,7 @@ def limited(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def test_quotas_are_found_by_exact_names_defaults_and_kinds(limited: Cluster) -> None:
+def test_quotas_are_found_by_exact_names_defaults_and_entity_types(limited: Cluster) -> None:
     alice = ({"user": "alice"}, {"producer_byte_rate": 1.0})
     default_user = ({"user": None}, {"producer_byte_rate": 2.0})
     both = ({"client-id": "c", "user": "alice"}, {"producer_byte_rate": 3.0})
@@ -85,7 +85,7 @@ def test_quotas_are_found_by_exact_names_defaults_and_kinds(limited: Cluster) ->
     assert found(limited, strict=True) == []
 
 
-def test_a_removed_quota_is_gone_with_its_entity(limited: Cluster) -> None:
+def test_removing_the_last_quota_of_an_entity_removes_the_entity(limited: Cluster) -> None:
     assert alter(limited, quota({"user": "alice"}, ("producer_byte_rate", None))) is ErrorCode.NONE
     assert found(limited, ("user", EXACT, "alice"), strict=True) == []
 
@@ -102,7 +102,7 @@ def test_a_removed_quota_is_gone_with_its_entity(limited: Cluster) -> None:
         ([("user", EXACT, "x"), ("ip", EXACT, "1.1.1.1")], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(
+def test_a_malformed_client_quota_filter_is_refused(
     limited: Cluster, filters: list[tuple[str, int, str | None]], code: ErrorCode
 ) -> None:
     assert ErrorCode.of(described(limited, *filters).error_code) is code
@@ -123,7 +123,7 @@ def credentials(cluster: Cluster, request: AlterUserScramCredentialsRequest) -> 
     return {one.user: ErrorCode.of(one.error_code) for one in response.results}
 
 
-def test_the_keys_of_a_credential_are_those_of_the_rfc() -> None:
+def test_the_keys_of_a_scram_credential_are_those_of_the_rfc() -> None:
     # The exchange of RFC 7677, section 3: user "user", password "pencil".
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), 4096)
     nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -136,7 +136,7 @@ def test_the_keys_of_a_credential_are_those_of_the_rfc() -> None:
     assert hashlib.sha256(client_key).digest() == stored_key
 
 
-def test_credentials_are_described_without_their_keys(cluster: Cluster) -> None:
+def test_scram_credentials_are_described_without_their_keys(cluster: Cluster) -> None:
     assert credentials(cluster, scram(upserted=[("alice", 1, 4096), ("bob", 2, 8192)])) == {
         "alice": ErrorCode.NONE,
         "bob": ErrorCode.NONE,
@@ -157,7 +157,7 @@ def test_credentials_are_described_without_their_keys(cluster: Cluster) -> None:
     }
 
 
-def test_a_deleted_credential_is_gone(cluster: Cluster) -> None:
+def test_a_deleted_scram_credential_is_not_described(cluster: Cluster) -> None:
     credentials(cluster, scram(upserted=[("alice", 1, 4096)]))
     assert credentials(cluster, scram(deleted=[("alice", 1)])) == {"alice": ErrorCode.NONE}
     assert credentials(cluster, scram(deleted=[("alice", 1)])) == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
@@ -191,7 +191,7 @@ def names(cluster: Cluster, name: str | None = None, pattern: int = ANY, princip
     return sorted(one.resource_name for one in response.resources)
 
 
-def test_entries_are_found_by_name_pattern_and_what_a_name_falls_under(cluster: Cluster) -> None:
+def test_acls_are_found_by_name_pattern_type_and_match(cluster: Cluster) -> None:
     assert add(cluster, acl("orders"), acl("ord", PREFIXED), acl("*"), acl("clicks")) == [ErrorCode.NONE] * 4
     assert names(cluster) == ["*", "clicks", "ord", "orders"]
     assert names(cluster, "orders") == ["orders"]
@@ -202,7 +202,7 @@ def test_entries_are_found_by_name_pattern_and_what_a_name_falls_under(cluster: 
     assert names(cluster, principal="User:b") == []
 
 
-def test_an_entry_that_is_there_is_not_written_again(cluster: Cluster) -> None:
+def test_an_existing_acl_is_not_written_again(cluster: Cluster) -> None:
     add(cluster, acl("orders"))
     before = len(cluster.quorum.batches)
     assert add(cluster, acl("orders")) == [ErrorCode.NONE]
@@ -223,12 +223,12 @@ def test_an_entry_that_is_there_is_not_written_again(cluster: Cluster) -> None:
         acl("t", resource_type=CLUSTER),
     ],
 )
-def test_an_entry_that_means_nothing_is_refused(cluster: Cluster, wrong: AclCreation) -> None:
+def test_a_malformed_acl_is_refused(cluster: Cluster, wrong: AclCreation) -> None:
     assert add(cluster, wrong) == [ErrorCode.INVALID_REQUEST]
     assert not cluster.image.acls.by_id
 
 
-def test_deleting_answers_with_what_went(cluster: Cluster) -> None:
+def test_delete_acls_returns_the_deleted_acls(cluster: Cluster) -> None:
     add(cluster, acl("orders"), acl("orders", operation=WRITE, permission_type=DENY), acl("clicks"))
     wanted = DeleteAclsFilter(
         resource_type_filter=TOPIC, resource_name_filter="orders", pattern_type_filter=LITERAL, principal_filter=None,
@@ -242,7 +242,7 @@ def test_deleting_answers_with_what_went(cluster: Cluster) -> None:
     assert response.filter_results[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_one_request_changes_at_most_ten_thousand_entries(cluster: Cluster) -> None:
+def test_one_request_changes_at_most_ten_thousand_acls(cluster: Cluster) -> None:
     too_many = [acl(f"t{number}") for number in range(10_001)]
     assert set(add(cluster, *too_many)) == {ErrorCode.POLICY_VIOLATION}
     assert not cluster.image.acls.by_id
@@ -266,7 +266,7 @@ def a_filter(
     )  # fmt: skip
 
 
-def test_every_filter_removes_what_it_would_describe(cluster: Cluster) -> None:
+def test_every_delete_acls_filter_deletes_the_acls_that_describe_acls_finds_with_it(cluster: Cluster) -> None:
     """Filters by name or principal are not compared with every entry."""
     for name in ("orders", "ord", "*"):
         for pattern_type in (LITERAL, PREFIXED):
@@ -297,7 +297,7 @@ def test_every_filter_removes_what_it_would_describe(cluster: Cluster) -> None:
     assert any(described)
 
 
-def test_filters_that_would_be_compared_with_too_many_entries_are_refused(cluster: Cluster) -> None:
+def test_delete_acls_filters_that_need_too_many_comparisons_are_refused(cluster: Cluster) -> None:
     """A thousand filters and ten thousand entries held the event loop for three seconds."""
     add(cluster, *(acl(f"t{number}") for number in range(1_000)))
     named = [a_filter(f"t{number}", LITERAL) for number in range(300)]

@@ -81,14 +81,16 @@ def test_the_same_incarnation_keeps_its_epoch_and_may_change_its_address(cluster
         ({"is_migrating_zk_broker": True}, ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
-def test_a_registration_that_does_not_fit_is_refused(
+def test_a_malformed_broker_registration_is_refused(
     cluster: Cluster, change: dict[str, object], code: ErrorCode
 ) -> None:
     assert ErrorCode.of(cluster.register(2, 1, **change).error_code) is code
     assert 2 not in cluster.image.cluster.brokers
 
 
-def test_a_second_process_with_the_same_id_has_to_wait_for_the_session_of_the_first(cluster: Cluster) -> None:
+def test_a_second_process_with_the_same_broker_id_must_wait_for_the_session_timeout_of_the_first(
+    cluster: Cluster,
+) -> None:
     assert cluster.register(1, incarnation=2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     cluster.clock.advance_ms(SESSION_MS + 1)
     assert cluster.register(1, incarnation=2).error_code == ErrorCode.NONE
@@ -102,13 +104,13 @@ def test_a_registration_without_a_heartbeat_does_not_block_a_second_process(clus
     assert cluster.register(2, incarnation=3).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-def test_a_heartbeat_with_an_old_broker_epoch_or_of_an_unknown_broker_does_not_count(cluster: Cluster) -> None:
+def test_a_heartbeat_with_an_old_broker_epoch_or_of_an_unknown_broker_is_refused(cluster: Cluster) -> None:
     assert cluster.heartbeat(1, broker_epoch=1).error_code == ErrorCode.STALE_BROKER_EPOCH
     cluster.epochs[9] = 1
     assert cluster.heartbeat(9).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_silent_broker_is_fenced_after_its_session_and_others_lead(trio: Cluster) -> None:
+def test_a_silent_broker_is_fenced_after_its_session_timeout_and_other_replicas_are_elected(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2, 3]})
     trio.clock.advance_ms(SESSION_MS)
     trio.heartbeat(2)
@@ -124,7 +126,7 @@ def test_a_silent_broker_is_fenced_after_its_session_and_others_lead(trio: Clust
     assert partition(trio) == one, "a broker that is back is a follower until it is in sync"
 
 
-def test_the_last_in_sync_replica_stays_eligible_while_it_is_away(cluster: Cluster) -> None:
+def test_the_last_in_sync_replica_becomes_eligible_leader_replica_while_it_is_fenced(cluster: Cluster) -> None:
     create_topic(cluster, "t", {0: [1]})
     cluster.heartbeat(1, want_fence=True)
     one = partition(cluster)
@@ -135,7 +137,7 @@ def test_the_last_in_sync_replica_stays_eligible_while_it_is_away(cluster: Clust
     assert one.leader_recovery_state == 0
 
 
-def test_a_controlled_shutdown_moves_leaders_first_and_waits_for_the_others(trio: Cluster) -> None:
+def test_a_controlled_shutdown_moves_leaders_first_and_waits_until_the_other_brokers_know(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     asked = trio.heartbeat(1, want_shut_down=True)
     assert (asked.should_shut_down, asked.is_fenced) == (False, False)
@@ -152,7 +154,7 @@ def test_a_controlled_shutdown_moves_leaders_first_and_waits_for_the_others(trio
     assert trio.image.cluster.brokers[1].fenced
 
 
-def test_a_broker_that_leads_nothing_may_stop_at_once(trio: Cluster) -> None:
+def test_a_broker_that_leads_no_partition_may_shut_down_at_once(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     done = trio.heartbeat(2, want_shut_down=True)
     assert (done.should_shut_down, done.is_fenced) == (True, True)
@@ -171,7 +173,7 @@ def test_brokers_that_shut_down_together_do_not_wait_for_each_other(trio: Cluste
     assert trio.heartbeat(1, want_shut_down=True).should_shut_down, "broker 2 serves no client that would have to know"
 
 
-def test_a_new_controller_waits_anew_until_every_broker_knows_of_a_shutdown(trio: Cluster) -> None:
+def test_a_new_controller_waits_again_until_every_broker_knows_of_a_controlled_shutdown(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     trio.heartbeat(1, want_shut_down=True)
     asyncio.run(trio._activate())
@@ -183,7 +185,7 @@ def test_a_new_controller_waits_anew_until_every_broker_knows_of_a_shutdown(trio
     assert trio.heartbeat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_late_heartbeat_does_not_revive_a_broker_that_has_stopped(trio: Cluster) -> None:
+def test_a_late_heartbeat_does_not_unfence_a_broker_that_has_shut_down(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1]})
     trio.heartbeat(1, want_shut_down=True)
     for broker_id in (2, 3):
@@ -193,7 +195,7 @@ def test_a_late_heartbeat_does_not_revive_a_broker_that_has_stopped(trio: Cluste
     assert partition(trio).leader == -1
 
 
-def test_a_broker_that_stopped_in_order_leads_again_without_recovery(cluster: Cluster) -> None:
+def test_a_broker_that_shut_down_cleanly_leads_again_without_recovery(cluster: Cluster) -> None:
     create_topic(cluster, "t", {0: [1]})
     while not cluster.heartbeat(1, want_shut_down=True).should_shut_down:
         pass
@@ -212,7 +214,7 @@ def test_a_broker_that_crashed_leaves_the_isr_and_the_elr_with_its_new_registrat
     assert (one.leader, one.isr, one.elr) == (1, (1,), ())
 
 
-def test_a_broker_that_was_unregistered_meanwhile_is_not_taken_for_eligible(trio: Cluster) -> None:
+def test_a_broker_that_registers_again_after_it_was_unregistered_leaves_the_elr(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]}, min_insync_replicas="2")
     trio.heartbeat(2, want_fence=True)
     trio.ask(UnregisterBrokerRequest(broker_id=2), UnregisterBrokerResponse)
@@ -221,7 +223,7 @@ def test_a_broker_that_was_unregistered_meanwhile_is_not_taken_for_eligible(trio
     assert partition(trio).elr == (), "the registration under which it was eligible is gone"
 
 
-def test_without_eligible_leaders_the_last_in_sync_replica_stays_in_sync(trio: Cluster) -> None:
+def test_without_elr_the_last_in_sync_replica_stays_in_the_isr(trio: Cluster) -> None:
     trio.ask(feature("eligible.leader.replicas.version", 0, 2), UpdateFeaturesResponse)
     create_topic(trio, "t", {0: [1, 2]})
     for broker_id in (2, 1):
@@ -246,7 +248,7 @@ def test_the_only_replica_leads_again_after_a_crash_and_is_marked_as_recovering(
     assert (one.leader, one.isr, one.leader_recovery_state, one.leader_epoch) == (1, (1,), 1, epoch + 2)
 
 
-def test_a_broker_that_is_back_before_it_was_missed_begins_new_epochs(cluster: Cluster) -> None:
+def test_a_broker_that_restarts_before_it_was_fenced_gets_new_leader_epochs(cluster: Cluster) -> None:
     create_topic(cluster, "t", {0: [1]})
     epoch, previous = partition(cluster).leader_epoch, cluster.epochs[1]
     cluster.clock.advance_ms(SESSION_MS + 1)
@@ -266,7 +268,7 @@ def test_unclean_elections_happen_only_where_they_are_allowed(trio: Cluster) -> 
     assert (risky.leader, risky.isr, risky.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_a_lost_disk_costs_only_what_was_on_it(trio: Cluster) -> None:
+def test_a_failed_log_directory_affects_only_the_replicas_on_it(trio: Cluster) -> None:
     first, second = Uuid.of(8001), Uuid.of(8002)
     trio.start_broker(4, log_dirs=[first, second])
     create_topic(trio, "t", {0: [4, 1], 1: [4, 2]})
@@ -278,7 +280,7 @@ def test_a_lost_disk_costs_only_what_was_on_it(trio: Cluster) -> None:
     assert (partition(trio, index=1).leader, partition(trio, index=1).isr) == (4, (4, 2))
 
 
-def test_a_broker_without_any_disk_left_is_kept_out_as_a_whole(trio: Cluster) -> None:
+def test_a_broker_without_any_online_log_directory_is_fenced(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     directories = list(trio.image.cluster.brokers[1].directories)
     assert trio.heartbeat(1, offline_log_dirs=directories).is_fenced
@@ -288,7 +290,7 @@ def test_a_broker_without_any_disk_left_is_kept_out_as_a_whole(trio: Cluster) ->
     assert len(trio.quorum.batches) == before, "there is nothing new to say"
 
 
-def test_a_replica_that_went_to_a_disk_which_failed_meanwhile_is_out_of_sync(trio: Cluster) -> None:
+def test_a_replica_assigned_to_a_failed_log_directory_leaves_the_isr(trio: Cluster) -> None:
     first, second = Uuid.of(8001), Uuid.of(8002)
     trio.start_broker(4, log_dirs=[first, second])
     create_topic(trio, "t", {0: [4, 1]})
@@ -301,7 +303,7 @@ def test_a_replica_that_went_to_a_disk_which_failed_meanwhile_is_out_of_sync(tri
     assert partition(trio).directories[0] == second
 
 
-def test_directories_are_cordoned_as_the_broker_says_and_get_nothing_new(trio: Cluster) -> None:
+def test_cordoned_log_directories_are_those_that_the_broker_reports_and_get_no_new_replicas(trio: Cluster) -> None:
     (only,) = trio.image.cluster.brokers[3].directories
     trio.heartbeat(3, cordoned_log_dirs=[only])
     assert trio.image.cluster.brokers[3].cordoned_directories == (only,)
@@ -341,7 +343,7 @@ def _assign(cluster: Cluster, broker_id: int, directories: dict[Uuid, int]) -> N
     assert codes == [ErrorCode.NONE] * len(directories)
 
 
-def test_an_unregistered_broker_is_gone_and_leads_nothing(trio: Cluster) -> None:
+def test_an_unregistered_broker_is_removed_and_leads_no_partition(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     response = trio.ask(UnregisterBrokerRequest(broker_id=1), UnregisterBrokerResponse)
     assert response.error_code == ErrorCode.NONE
@@ -349,7 +351,7 @@ def test_an_unregistered_broker_is_gone_and_leads_nothing(trio: Cluster) -> None
     assert partition(trio).leader == 2
 
 
-def test_the_only_broker_can_be_unregistered_and_come_back(cluster: Cluster) -> None:
+def test_the_only_broker_can_be_unregistered_and_register_again(cluster: Cluster) -> None:
     create_topic(cluster, "t", {0: [1]})
     response = cluster.ask(UnregisterBrokerRequest(broker_id=1), UnregisterBrokerResponse)
     assert response.error_code == ErrorCode.NONE
@@ -361,7 +363,7 @@ def test_the_only_broker_can_be_unregistered_and_come_back(cluster: Cluster) -> 
     assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_topic_is_deleted_while_its_brokers_are_away(trio: Cluster) -> None:
+def test_a_topic_can_be_deleted_while_its_brokers_are_fenced(trio: Cluster) -> None:
     create_topic(trio, "t", {0: [1, 2]})
     for broker_id in (1, 2):
         trio.heartbeat(broker_id, want_fence=True)

@@ -35,7 +35,7 @@ def settings(cluster: Cluster, kind: int = TOPIC, name: str = "t") -> dict[str, 
     return dict(cluster.image.configs.of(kind, name))
 
 
-def test_keys_are_set_and_go_back_to_their_defaults(with_topic: Cluster) -> None:
+def test_config_keys_are_set_and_deleted(with_topic: Cluster) -> None:
     assert change(with_topic, alter(TOPIC, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "6"))) is ErrorCode.NONE
     assert settings(with_topic) == {"retention.ms": "5", "segment.ms": "6"}
     change(with_topic, alter(TOPIC, "t", ("retention.ms", DELETE, None)))
@@ -44,7 +44,7 @@ def test_keys_are_set_and_go_back_to_their_defaults(with_topic: Cluster) -> None
     assert (TOPIC, "t") not in with_topic.image.configs.by_resource
 
 
-def test_what_does_not_change_is_not_written_but_for_brokers(with_topic: Cluster) -> None:
+def test_an_unchanged_config_is_not_written_except_for_brokers(with_topic: Cluster) -> None:
     change(with_topic, alter(TOPIC, "t", ("retention.ms", SET, "5")))
     before = len(with_topic.quorum.batches)
     change(with_topic, alter(TOPIC, "t", ("retention.ms", SET, "5")))
@@ -54,7 +54,7 @@ def test_what_does_not_change_is_not_written_but_for_brokers(with_topic: Cluster
     assert len(with_topic.quorum.batches) == before + 2
 
 
-def test_lists_grow_and_shrink_from_their_defaults(with_topic: Cluster) -> None:
+def test_append_and_subtract_change_list_configs_from_their_defaults(with_topic: Cluster) -> None:
     change(with_topic, alter(TOPIC, "t", ("cleanup.policy", APPEND, "compact")))
     assert settings(with_topic) == {"cleanup.policy": "delete,compact"}
     change(with_topic, alter(TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")))
@@ -62,7 +62,7 @@ def test_lists_grow_and_shrink_from_their_defaults(with_topic: Cluster) -> None:
     assert change(with_topic, alter(TOPIC, "t", ("retention.ms", APPEND, "1"))) is ErrorCode.INVALID_CONFIG
 
 
-def test_one_wrong_key_stops_its_resource_and_no_other(with_topic: Cluster) -> None:
+def test_an_invalid_key_refuses_its_resource_and_no_other(with_topic: Cluster) -> None:
     request = alter(TOPIC, "t", ("segment.ms", SET, "6"), ("retention.ms", SET, "soon"))
     request.resources += alter(TOPIC, "u", ("segment.ms", SET, "7")).resources
     responses = with_topic.ask(request, IncrementalAlterConfigsResponse).responses
@@ -71,7 +71,7 @@ def test_one_wrong_key_stops_its_resource_and_no_other(with_topic: Cluster) -> N
     assert settings(with_topic, name="u") == {"segment.ms": "7"}
 
 
-def test_validate_only_writes_nothing(with_topic: Cluster) -> None:
+def test_incremental_alter_configs_with_validate_only_writes_no_record(with_topic: Cluster) -> None:
     request = alter(TOPIC, "t", ("segment.ms", SET, "6"))
     request.validate_only = True
     assert change(with_topic, request) is ErrorCode.NONE
@@ -91,13 +91,13 @@ def test_a_broker_is_named_by_its_number(cluster: Cluster, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["n" * 32_767, "\U0001f600" * 8_000])
-def test_the_refusal_of_the_longest_name_fits_into_its_response(cluster: Cluster, name: str) -> None:
+def test_the_error_message_for_the_longest_resource_name_fits_into_the_response(cluster: Cluster, name: str) -> None:
     answer = cluster.ask(alter(BROKER, name, ("log.cleaner.threads", SET, "2")), IncrementalAlterConfigsResponse)
     assert ErrorCode.of(answer.responses[0].error_code) is ErrorCode.INVALID_REQUEST
     assert IncrementalAlterConfigsResponse.decode(bytearray(answer.encode(0)), 0).responses == answer.responses
 
 
-def test_replacing_drops_what_is_not_named(with_topic: Cluster) -> None:
+def test_alter_configs_deletes_keys_that_are_not_named(with_topic: Cluster) -> None:
     def replaced(request: AlterConfigsRequest) -> ErrorCode:
         return ErrorCode.of(with_topic.ask(request, AlterConfigsResponse).responses[0].error_code)
 
@@ -108,7 +108,7 @@ def test_replacing_drops_what_is_not_named(with_topic: Cluster) -> None:
     assert settings(with_topic) == {}
 
 
-def test_a_new_minimum_of_in_sync_replicas_makes_what_was_known_of_leaders_void(trio: Cluster) -> None:
+def test_changing_min_insync_replicas_clears_the_eligible_leader_replicas(trio: Cluster) -> None:
     trio.ask(create(topic("t", -1, -1, {0: [1, 2]}), topic("u", -1, -1, {0: [1, 2]})), CreateTopicsResponse)
     for name in ("t", "u"):
         change(trio, alter(TOPIC, name, ("min.insync.replicas", SET, "2")))
@@ -121,7 +121,7 @@ def test_a_new_minimum_of_in_sync_replicas_makes_what_was_known_of_leaders_void(
     assert eligible(trio) == {"t": (), "u": ()}, "the cluster's minimum concerns every topic"
 
 
-def test_a_new_minimum_leaves_the_only_hope_of_a_partition_alone(with_topic: Cluster) -> None:
+def test_changing_min_insync_replicas_keeps_the_elr_of_a_partition_without_isr(with_topic: Cluster) -> None:
     with_topic.heartbeat(1, want_fence=True)
     assert eligible(with_topic) == {"t": (1,), "u": (1,)}
     change(with_topic, alter(TOPIC, "t", ("min.insync.replicas", SET, "2")))
@@ -130,7 +130,7 @@ def test_a_new_minimum_leaves_the_only_hope_of_a_partition_alone(with_topic: Clu
     assert with_topic.image.topics.by_name["t"].partitions[0].leader == 1
 
 
-def test_a_node_is_configured_once_it_is_registered_be_it_broker_or_controller(cluster: Cluster) -> None:
+def test_the_configs_of_a_broker_or_controller_can_be_changed_once_it_is_registered(cluster: Cluster) -> None:
     request = alter(BROKER, "3000", ("log.cleaner.threads", SET, "2"))
     assert change(cluster, request) is ErrorCode.BROKER_ID_NOT_REGISTERED
     registration = ControllerRegistrationRequest(
@@ -145,7 +145,7 @@ def eligible(cluster: Cluster) -> dict[str, tuple[int, ...]]:
     return {name: topic.partitions[0].elr for name, topic in cluster.image.topics.by_name.items()}
 
 
-def test_groups_have_configurations_without_having_to_exist(cluster: Cluster) -> None:
+def test_configs_of_a_group_that_does_not_exist_can_be_set(cluster: Cluster) -> None:
     assert change(cluster, alter(GROUP, "g", ("consumer.session.timeout.ms", SET, "50000"))) is ErrorCode.NONE
     assert settings(cluster, GROUP, "g") == {"consumer.session.timeout.ms": "50000"}
     assert change(cluster, alter(GROUP, "", ("consumer.session.timeout.ms", SET, "1"))) is ErrorCode.INVALID_REQUEST

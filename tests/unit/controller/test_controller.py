@@ -44,7 +44,7 @@ from tests.unit.controller.conftest import Client, Cluster, TinyConfig
 DECIDED = [row for row in controller_rows() if is_decided_by_controller(row)]
 
 
-def test_a_new_cluster_begins_with_its_features_in_one_transaction() -> None:
+def test_the_first_controller_of_a_cluster_writes_its_features_in_one_transaction() -> None:
     cluster = Cluster()
     (first,) = cluster.quorum.batches
     assert isinstance(first[0], BeginTransactionRecord)
@@ -53,13 +53,13 @@ def test_a_new_cluster_begins_with_its_features_in_one_transaction() -> None:
     assert cluster.image.configs.of(ConfigResource.BROKER, "") == {"min.insync.replicas": "1"}
 
 
-def test_a_cluster_that_has_begun_is_not_begun_again() -> None:
+def test_a_controller_that_is_activated_again_does_not_write_the_bootstrap_records_again() -> None:
     cluster = Cluster()
     asyncio.run(cluster._activate())
     assert len(cluster.quorum.batches) == 1
 
 
-def test_a_controller_goes_on_from_a_log_that_was_read_without_making_images(cluster: Cluster) -> None:
+def test_a_controller_continues_from_a_log_that_was_replayed_without_making_images(cluster: Cluster) -> None:
     before = cluster.image
     loader = MetadataLoader()
     offset = 0
@@ -76,7 +76,7 @@ def test_a_controller_goes_on_from_a_log_that_was_read_without_making_images(clu
     assert len(cluster.quorum.batches) == count, "the cluster is not begun a second time"
 
 
-def test_a_half_transaction_of_a_dead_controller_is_aborted(cluster: Cluster) -> None:
+def test_an_unfinished_metadata_transaction_of_the_previous_controller_is_aborted(cluster: Cluster) -> None:
     before = cluster.image
     half: list[tuple[BeginTransactionRecord | TopicRecord, int]] = [
         (BeginTransactionRecord(), 0),
@@ -101,7 +101,7 @@ def test_two_requests_for_one_name_cannot_both_succeed_before_the_first_is_commi
     assert asyncio.run(both()) == [ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
-def test_no_answer_leaves_before_what_it_says_is_committed(cluster: Cluster) -> None:
+def test_no_response_is_sent_before_its_records_are_committed(cluster: Cluster) -> None:
     async def asking() -> None:
         committed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         append = cluster.quorum.append
@@ -121,7 +121,7 @@ def test_no_answer_leaves_before_what_it_says_is_committed(cluster: Cluster) -> 
     asyncio.run(asking())
 
 
-def test_every_answer_can_be_sent_in_every_version_in_which_it_was_asked_for(cluster: Cluster) -> None:
+def test_every_controller_response_can_be_encoded_in_every_version_of_its_request(cluster: Cluster) -> None:
     asked = 0
     for step in script():
         if not is_decided_by_controller(row_of(step.request.api_key)):
@@ -137,7 +137,7 @@ def test_every_answer_can_be_sent_in_every_version_in_which_it_was_asked_for(clu
     assert asked > 200
 
 
-def test_a_refusal_of_the_whole_can_be_sent_for_every_decision_in_every_version() -> None:
+def test_an_error_response_to_every_controller_request_can_be_encoded_in_every_version() -> None:
     refusal = Refusal(ErrorCode.NOT_CONTROLLER)
     asked: dict[int, list[Message]] = {}
     beyond_the_script: list[Message] = [
@@ -208,7 +208,7 @@ def allocate(cluster: Cluster, broker_epoch: int | None = None) -> AllocateProdu
     return cluster.ask(AllocateProducerIdsRequest(broker_id=1, broker_epoch=epoch), AllocateProducerIdsResponse)
 
 
-def test_producer_ids_come_in_blocks_that_never_overlap(cluster: Cluster) -> None:
+def test_producer_ids_are_allocated_in_blocks_that_never_overlap(cluster: Cluster) -> None:
     blocks = [allocate(cluster) for _ in range(3)]
     assert [(one.producer_id_start, one.producer_id_len) for one in blocks] == [(0, 1000), (1000, 1000), (2000, 1000)]
     assert cluster.image.producer_ids.next_producer_id == 3000
@@ -226,7 +226,7 @@ def update(cluster: Cluster, request: UpdateFeaturesRequest) -> ErrorCode:
     return ErrorCode.of(cluster.ask(request, UpdateFeaturesResponse).error_code)
 
 
-def test_a_feature_goes_down_only_when_that_is_asked_for(cluster: Cluster) -> None:
+def test_a_feature_is_downgraded_only_if_the_request_allows_it(cluster: Cluster) -> None:
     assert update(cluster, feature("group.version", 0)) is ErrorCode.INVALID_UPDATE_VERSION
     assert update(cluster, feature("group.version", 0, 2)) is ErrorCode.NONE
     assert "group.version" not in cluster.image.features.finalized
@@ -247,7 +247,7 @@ def test_a_feature_goes_down_only_when_that_is_asked_for(cluster: Cluster) -> No
     ],
 )
 @pytest.mark.parametrize("upgrade_type", [2, 3])
-def test_the_metadata_version_goes_down_as_far_as_no_record_has_changed(
+def test_the_metadata_version_can_be_downgraded_to_a_version_with_the_same_records(
     present: int, level: int, error: ErrorCode, upgrade_type: int
 ) -> None:
     request = feature("metadata.version", level, upgrade_type)
@@ -272,7 +272,7 @@ def decided_at(levels: dict[str, int], request: UpdateFeaturesRequest) -> ErrorC
     return ErrorCode.of(response.error_code)
 
 
-def test_one_wrong_update_stops_all_of_them(cluster: Cluster) -> None:
+def test_one_invalid_feature_update_refuses_all_updates_of_the_request(cluster: Cluster) -> None:
     request = feature("group.version", 0, 2)
     request.feature_updates += feature("no.such.version", 1).feature_updates
     assert update(cluster, request) is ErrorCode.INVALID_UPDATE_VERSION
@@ -287,7 +287,7 @@ def test_a_feature_is_not_raised_above_what_a_broker_supports(cluster: Cluster) 
     assert update(cluster, feature("group.version", 1)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_the_quorum_raises_kraft_version_unless_something_speaks_against_it(cluster: Cluster) -> None:
+def test_kraft_version_is_raised_unless_the_quorum_reports_a_problem(cluster: Cluster) -> None:
     cluster.quorum.upgrade_problem = "voter 3 was not heard of"
     assert update(cluster, feature("kraft.version", 1)) is ErrorCode.INVALID_UPDATE_VERSION
     cluster.quorum.upgrade_problem = None
@@ -299,7 +299,7 @@ def test_the_quorum_raises_kraft_version_unless_something_speaks_against_it(clus
     assert update(cluster, feature("kraft.version", 0, 2)) is ErrorCode.INVALID_UPDATE_VERSION
 
 
-def test_eligible_leaders_need_one_minimum_for_all_brokers(cluster: Cluster) -> None:
+def test_enabling_elr_moves_min_insync_replicas_from_brokers_to_the_cluster(cluster: Cluster) -> None:
     assert update(cluster, feature("eligible.leader.replicas.version", 0, 2)) is ErrorCode.NONE
     from pessoa.wire.api.incremental_alter_configs import IncrementalAlterConfigsResponse
     from tests.support.admin_script import BROKER, DELETE, SET, alter

@@ -71,7 +71,7 @@ def test_an_active_controller_fences_a_silent_broker_by_its_clock_alone(cluster:
     asyncio.run(leading())
 
 
-def test_a_standby_decides_nothing(cluster: Cluster) -> None:
+def test_a_standby_controller_refuses_requests(cluster: Cluster) -> None:
     cluster.controller.deactivate()
     before = len(cluster.quorum.batches)
     with pytest.raises(NotController):
@@ -81,7 +81,7 @@ def test_a_standby_decides_nothing(cluster: Cluster) -> None:
     assert cluster.controller.image is MetadataImage.EMPTY
 
 
-def test_a_controller_whose_quorum_has_another_leader_decides_nothing_before_it_is_told(cluster: Cluster) -> None:
+def test_a_controller_whose_quorum_has_another_leader_refuses_requests_before_it_is_notified(cluster: Cluster) -> None:
     cluster.quorum.leader_id = 8
     assert not cluster.controller.is_active
     with pytest.raises(NotController):
@@ -101,7 +101,7 @@ def test_requests_that_wait_for_a_commit_are_answered_when_leadership_is_lost(cl
     assert [type(outcome) for outcome in asyncio.run(losing())] == [NotController] * 3
 
 
-def test_an_append_that_fails_because_leadership_is_gone_reads_as_that(cluster: Cluster) -> None:
+def test_an_append_that_fails_because_leadership_was_lost_is_answered_not_controller(cluster: Cluster) -> None:
     class NoLongerLeader(Exception):
         pass
 
@@ -117,7 +117,7 @@ def test_an_append_that_fails_because_leadership_is_gone_reads_as_that(cluster: 
     asyncio.run(losing())
 
 
-def test_a_log_that_fails_says_why(cluster: Cluster) -> None:
+def test_an_append_that_fails_raises_the_error_of_the_log(cluster: Cluster) -> None:
     async def failing() -> None:
         (appended,) = slow_down(cluster, 1)
         waiting = asyncio.ensure_future(cluster.controller.decide(create(topic("t")), Client()))
@@ -142,7 +142,7 @@ def slow_down(cluster: Cluster, count: int = 9) -> list[asyncio.Future[int]]:
     return futures
 
 
-def test_what_was_never_committed_is_forgotten_with_the_leadership(cluster: Cluster) -> None:
+def test_uncommitted_records_are_dropped_when_leadership_is_lost(cluster: Cluster) -> None:
     async def losing_and_leading_again() -> None:
         append = cluster.quorum.append
         slow_down(cluster)
@@ -161,7 +161,7 @@ def test_what_was_never_committed_is_forgotten_with_the_leadership(cluster: Clus
     assert cluster.ask(create(topic("t")), CreateTopicsResponse).topics[0].error_code == ErrorCode.NONE
 
 
-def test_a_new_controller_gives_every_broker_a_whole_session(trio: Cluster) -> None:
+def test_a_new_controller_gives_every_broker_a_full_session_timeout(trio: Cluster) -> None:
     trio.clock.advance_ms(SESSION_MS - 1)
     fail_over(trio)
     trio.clock.advance_ms(SESSION_MS)
@@ -196,7 +196,7 @@ def fail_over(cluster: Cluster, incarnation_id: Uuid | None = None) -> None:
     asyncio.run(leading())
 
 
-def test_the_broker_of_a_new_controller_keeps_its_session(trio: Cluster) -> None:
+def test_the_broker_on_the_node_of_a_new_controller_keeps_its_session(trio: Cluster) -> None:
     fail_over(trio)
     trio.tick()
     assert not trio.image.cluster.brokers[1].fenced
@@ -212,7 +212,7 @@ def test_a_restarted_active_controller_does_not_wait_for_the_session_of_its_own_
 # ---- What is due by time ----
 
 
-def test_the_next_deadline_is_the_end_of_the_first_session(trio: Cluster) -> None:
+def test_the_next_deadline_is_the_end_of_the_first_broker_session(trio: Cluster) -> None:
     start = trio.clock.monotonic_ms()
     assert trio.tick() == start + SESSION_MS + 1
     trio.clock.advance_ms(500)
@@ -224,7 +224,7 @@ def test_the_next_deadline_is_the_end_of_the_first_session(trio: Cluster) -> Non
     assert trio.tick() == start + 300_000, "no broker is unfenced, so no session can end before the next elections"
 
 
-def test_several_silent_brokers_are_fenced_without_leading_in_between(trio: Cluster) -> None:
+def test_several_silent_brokers_are_fenced_together_without_electing_one_of_them(trio: Cluster) -> None:
     make_topic(trio, "t", [1, 2, 3])
     trio.clock.advance_ms(SESSION_MS + 1)
     trio.heartbeat(3)
@@ -234,7 +234,7 @@ def test_several_silent_brokers_are_fenced_without_leading_in_between(trio: Clus
     assert sum(broker.fenced for broker in trio.image.cluster.brokers.values()) == 2
 
 
-def test_a_replica_that_falls_silent_with_the_last_in_sync_does_not_lead_uncleanly(trio: Cluster) -> None:
+def test_a_replica_that_is_fenced_with_the_last_in_sync_replica_is_not_elected_uncleanly(trio: Cluster) -> None:
     make_topic(trio, "t", [1, 2], unclean_leader_election_enable="true")
     in_sync(trio, 1)
     trio.clock.advance_ms(SESSION_MS + 1)
@@ -244,7 +244,9 @@ def test_a_replica_that_falls_silent_with_the_last_in_sync_does_not_lead_unclean
     assert (one.leader, one.elr, one.leader_recovery_state) == (-1, (1,), 0)
 
 
-def test_a_broker_whose_connection_broke_has_a_moment_to_be_heard_of_again(trio: Cluster) -> None:
+def test_a_broker_whose_connection_broke_is_fenced_unless_it_sends_a_heartbeat_within_half_a_second(
+    trio: Cluster,
+) -> None:
     make_topic(trio, "t", [1, 2])
     for broker_id in (1, 2):
         trio.controller.suspect(broker_id)
@@ -266,7 +268,7 @@ def test_a_suspicion_never_prolongs_a_session_and_ignores_unknown_brokers(trio: 
     assert trio.image.cluster.brokers[1].fenced
 
 
-def test_preferred_leaders_lead_again_when_it_is_time(trio: Cluster) -> None:
+def test_preferred_leaders_are_elected_again_at_the_imbalance_check_interval(trio: Cluster) -> None:
     make_topic(trio, "t", [1, 2])
     trio.heartbeat(1, want_fence=True)
     trio.heartbeat(1)
@@ -288,7 +290,7 @@ def pass_time(cluster: Cluster, total_ms: int) -> None:
         cluster.tick()
 
 
-def test_leadership_stays_where_balancing_is_off(trio: Cluster) -> None:
+def test_leaders_are_not_rebalanced_if_auto_leader_rebalance_is_off(trio: Cluster) -> None:
     trio.config.values["auto.leader.rebalance.enable"] = "false"
     fail_over(trio)
     make_topic(trio, "t", [1, 2])
@@ -299,7 +301,7 @@ def test_leadership_stays_where_balancing_is_off(trio: Cluster) -> None:
     assert partition(trio).leader == 2
 
 
-def test_a_thousand_elections_at_a_time_are_enough(trio: Cluster) -> None:
+def test_at_most_a_thousand_preferred_leaders_are_elected_at_a_time(trio: Cluster) -> None:
     make_topic(trio, "t", [1, 2], count=1_005)
     trio.config.values["leader.imbalance.check.interval.seconds"] = "1"
     trio.heartbeat(1, want_shut_down=True)
@@ -334,7 +336,7 @@ def all_in_sync(cluster: Cluster, leader: int, isr: list[int]) -> None:
     cluster.ask(AlterPartitionRequest(broker_id=leader, broker_epoch=cluster.epochs[leader], topics=topics), Message)
 
 
-def test_what_may_be_led_uncleanly_is_when_it_is_time(trio: Cluster) -> None:
+def test_an_unclean_leader_is_elected_periodically_where_it_is_allowed(trio: Cluster) -> None:
     make_topic(trio, "t", [1, 2])
     in_sync(trio, 1)
     trio.heartbeat(1, want_fence=True)
@@ -347,7 +349,7 @@ def test_what_may_be_led_uncleanly_is_when_it_is_time(trio: Cluster) -> None:
     assert (one.leader, one.isr, one.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_more_changes_than_one_batch_holds_are_written_in_several(trio: Cluster) -> None:
+def test_more_partition_changes_than_one_batch_holds_are_written_in_several(trio: Cluster) -> None:
     for name in ("t", "u"):
         make_topic(trio, name, [1, 2], count=6_000)
     before = len(trio.quorum.batches)

@@ -50,11 +50,13 @@ def create(cluster: Cluster, version: int, **topics: int) -> tuple[list[int], in
     return [one.error_code for one in response.topics], response.throttle_time_ms
 
 
-def test_without_a_quota_nothing_is_counted(cluster: Cluster) -> None:
+def test_without_a_mutation_quota_no_tokens_are_counted(cluster: Cluster) -> None:
     assert create(cluster, 7, a=200, b=200) == ([NONE, NONE], 0)
 
 
-def test_a_strict_request_is_done_until_tokens_are_owed_and_then_refused_topic_by_topic(cluster: Cluster) -> None:
+def test_a_strict_create_topics_is_served_until_the_quota_is_exceeded_and_then_refused_topic_by_topic(
+    cluster: Cluster,
+) -> None:
     limit(cluster, RATE)
     # The second topic overdraws the bucket by 8; the third is refused, and in four seconds nothing will be owed.
     assert create(cluster, 6, a=20, b=10, c=1) == ([NONE, NONE, EXCEEDED], 4_000)
@@ -67,23 +69,21 @@ def test_a_strict_request_is_done_until_tokens_are_owed_and_then_refused_topic_b
 
 
 @pytest.mark.parametrize("rate", [0.001, 1e-310])
-def test_a_throttle_time_that_no_response_has_a_place_for_is_the_longest_there_is(
-    cluster: Cluster, rate: float
-) -> None:
+def test_a_throttle_time_beyond_the_int32_range_is_returned_as_the_largest_int32(cluster: Cluster, rate: float) -> None:
     limit(cluster, rate)
     # At a thousandth of a partition per second, 3,000 are owed for 35 days; an int32 of milliseconds is 24.
     assert create(cluster, 7, a=3_000, b=1) == ([NONE, EXCEEDED], 2**31 - 1)
     assert create(cluster, 5, c=1) == ([NONE], 2**31 - 1)
 
 
-def test_an_older_request_is_done_and_its_client_shall_wait(cluster: Cluster) -> None:
+def test_an_older_create_topics_version_is_served_beyond_the_quota_with_a_throttle_time(cluster: Cluster) -> None:
     limit(cluster, RATE)
     assert create(cluster, 5, a=BURST) == ([NONE], 0)
     assert create(cluster, 5, b=3, c=3) == ([NONE, NONE], 3_000)
     assert create(cluster, 6, d=1) == ([EXCEEDED], 3_000)
 
 
-def test_a_topic_that_is_refused_for_another_reason_costs_nothing(cluster: Cluster) -> None:
+def test_a_topic_that_is_refused_for_another_reason_costs_no_mutation_tokens(cluster: Cluster) -> None:
     limit(cluster, RATE)
     assert create(cluster, 7, a=BURST) == ([NONE], 0)
     for _ in range(30):
@@ -91,7 +91,7 @@ def test_a_topic_that_is_refused_for_another_reason_costs_nothing(cluster: Clust
     assert create(cluster, 7, b=1) == ([NONE], 0)
 
 
-def test_a_quota_that_changes_or_goes_holds_for_the_next_request(cluster: Cluster) -> None:
+def test_a_changed_or_removed_mutation_quota_applies_to_the_next_request(cluster: Cluster) -> None:
     limit(cluster, RATE)
     create(cluster, 7, a=BURST + 8)
     assert create(cluster, 7, b=1) == ([EXCEEDED], 4_000)
@@ -102,7 +102,9 @@ def test_a_quota_that_changes_or_goes_holds_for_the_next_request(cluster: Cluste
 
 
 @pytest.mark.parametrize(("version", "is_strict"), [(4, False), (5, True), (6, True)])
-def test_a_deletion_costs_the_partitions_of_its_topic(cluster: Cluster, version: int, is_strict: bool) -> None:
+def test_a_deletion_costs_as_many_mutation_tokens_as_the_topic_has_partitions(
+    cluster: Cluster, version: int, is_strict: bool
+) -> None:
     create(cluster, 7, a=BURST + 6, b=2)
     limit(cluster, RATE)
     wanted = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in ("a", "b")] if version >= 6 else []
@@ -115,7 +117,7 @@ def test_a_deletion_costs_the_partitions_of_its_topic(cluster: Cluster, version:
 
 @pytest.mark.parametrize(("version", "is_strict"), [(2, False), (3, True)])
 @pytest.mark.parametrize("is_assigned", [False, True])
-def test_added_partitions_cost_as_many_as_they_are(
+def test_create_partitions_costs_as_many_mutation_tokens_as_partitions_are_added(
     cluster: Cluster, version: int, is_strict: bool, is_assigned: bool
 ) -> None:
     create(cluster, 7, a=1, b=1)
@@ -131,7 +133,7 @@ def test_added_partitions_cost_as_many_as_they_are(
     assert response.throttle_time_ms == (2_000 if is_strict else 3_000)
 
 
-def test_what_a_decision_spends_is_taken_when_it_stands() -> None:
+def test_the_mutation_tokens_of_a_decision_are_taken_when_it_is_settled() -> None:
     quotas = MutationQuotas({(("user", None),): {"controller_mutation_rate": 1.0}})
     for _ in range(3):
         charge = quotas.charge_of("User:alice", "c", 0)
@@ -148,7 +150,7 @@ def test_what_a_decision_spends_is_taken_when_it_stands() -> None:
     assert charge.throttle_ms == 89_000
 
 
-def test_buckets_of_client_ids_are_bounded_and_a_users_bucket_outlives_any_number_of_them() -> None:
+def test_mutation_buckets_of_client_ids_are_bounded_and_a_users_bucket_is_not_evicted_by_them() -> None:
     limits: Configured = {
         (("user", "alice"),): {"controller_mutation_rate": 1.0},
         (("client-id", None),): {"controller_mutation_rate": 1.0},

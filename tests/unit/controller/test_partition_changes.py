@@ -62,14 +62,14 @@ def set_isr(
 # ---- ISR ----
 
 
-def test_the_isr_shrinks_and_grows_as_its_leader_says(moving: Cluster) -> None:
+def test_the_isr_shrinks_and_grows_by_alter_partition(moving: Cluster) -> None:
     result = set_isr(moving, 1)
     assert (result.error_code, result.isr, result.partition_epoch) == (ErrorCode.NONE, [1], 1)
     assert partition(moving).leader_epoch == 0, "the leader stays, and its epoch with it"
     assert set_isr(moving, 1, 2).isr == [1, 2]
 
 
-def test_an_isr_change_that_is_late_or_impossible_is_refused(moving: Cluster) -> None:
+def test_an_alter_partition_with_an_old_epoch_or_an_impossible_isr_is_refused(moving: Cluster) -> None:
     set_isr(moving, 1)
     refusals = {
         ErrorCode.NOT_CONTROLLER: set_isr(moving, 1, 2, leader_epoch=9),
@@ -91,7 +91,7 @@ def test_an_isr_change_that_is_late_or_impossible_is_refused(moving: Cluster) ->
     assert partition(moving).isr == (1,)
 
 
-def test_a_leader_in_recovery_says_when_it_is_done(cluster: Cluster) -> None:
+def test_a_recovering_leader_reports_the_end_of_its_recovery_by_alter_partition(cluster: Cluster) -> None:
     cluster.ask(create(topic("t")), CreateTopicsResponse)
     cluster.clock.advance_ms(9_001)
     cluster.start_broker(1, incarnation=2)
@@ -107,7 +107,7 @@ def test_an_alter_partition_with_a_wrong_broker_epoch_changes_no_isr(moving: Clu
         assert moving.ask(request, AlterPartitionResponse).error_code == ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_replica_that_is_shutting_down_does_not_come_back_into_sync(moving: Cluster) -> None:
+def test_a_replica_that_is_shutting_down_does_not_rejoin_the_isr(moving: Cluster) -> None:
     moving.ask(create(topic("u", -1, -1, {0: [2]})), CreateTopicsResponse)
     moving.heartbeat(2, want_shut_down=True)
     assert moving.image.cluster.brokers[2].in_controlled_shutdown
@@ -125,7 +125,7 @@ def strict(trio: Cluster) -> Cluster:
     return trio
 
 
-def test_a_replica_that_leaves_below_min_isr_stays_eligible_until_min_isr_is_reached(strict: Cluster) -> None:
+def test_a_replica_that_leaves_the_isr_below_min_isr_stays_in_the_elr_until_min_isr_is_reached(strict: Cluster) -> None:
     strict.heartbeat(3, want_fence=True)
     assert (partition(strict).isr, partition(strict).elr) == ((1, 2), ()), "enough are in sync, so 3 falls behind"
     set_isr(strict, 1)
@@ -135,7 +135,7 @@ def test_a_replica_that_leaves_below_min_isr_stays_eligible_until_min_isr_is_rea
     assert (partition(strict).isr, partition(strict).elr) == ((1, 3), ())
 
 
-def test_an_eligible_replica_leads_cleanly_when_no_replica_is_in_sync(strict: Cluster) -> None:
+def test_a_replica_of_the_elr_is_elected_cleanly_when_the_isr_is_empty(strict: Cluster) -> None:
     strict.heartbeat(3, want_fence=True)
     strict.heartbeat(2, want_fence=True)
     strict.heartbeat(1, want_fence=True)
@@ -149,7 +149,7 @@ def test_an_eligible_replica_leads_cleanly_when_no_replica_is_in_sync(strict: Cl
     assert one.leader_recovery_state == 0
 
 
-def test_a_replica_is_not_eligible_any_more_when_one_in_sync_is_enough_to_commit(strict: Cluster) -> None:
+def test_the_elr_is_cleared_when_the_isr_reaches_a_lowered_min_isr(strict: Cluster) -> None:
     for broker_id in (3, 2, 1):
         strict.heartbeat(broker_id, want_fence=True)
     request = alter(TOPIC, "t", ("min.insync.replicas", SET, "1"))
@@ -159,7 +159,7 @@ def test_a_replica_is_not_eligible_any_more_when_one_in_sync_is_enough_to_commit
     assert (one.leader, one.isr, one.elr) == (2, (2,), ()), "1 falls behind with the first record that 2 takes"
 
 
-def test_the_last_known_leader_leads_uncleanly_only_when_no_other_replica_is_known_to_have_everything(
+def test_the_last_known_leader_is_elected_uncleanly_only_if_the_elr_is_empty(
     strict: Cluster,
 ) -> None:
     for broker_id in (3, 2, 1):
@@ -180,7 +180,7 @@ def test_the_last_known_leader_leads_uncleanly_only_when_no_other_replica_is_kno
 # ---- Elections ----
 
 
-def test_the_preferred_leader_leads_again_when_asked(moving: Cluster) -> None:
+def test_elect_leaders_elects_the_preferred_leader(moving: Cluster) -> None:
     moving.heartbeat(1, want_fence=True)
     moving.heartbeat(1)
     assert partition(moving).leader == 2
@@ -193,7 +193,7 @@ def test_the_preferred_leader_leads_again_when_asked(moving: Cluster) -> None:
     assert _election(moving, elect(0)) == [], "asking for all, one hears of what was done"
 
 
-def test_an_unclean_election_needs_a_replica_that_is_up(moving: Cluster) -> None:
+def test_an_unclean_election_needs_an_unfenced_replica(moving: Cluster) -> None:
     set_isr(moving, 1)
     moving.heartbeat(1, want_fence=True)
     assert partition(moving).leader == -1
@@ -203,7 +203,7 @@ def test_an_unclean_election_needs_a_replica_that_is_up(moving: Cluster) -> None
     assert _election(moving, elect(1, ("t", 0))) == [ErrorCode.ELECTION_NOT_NEEDED]
 
 
-def test_an_election_of_an_unknown_kind_is_refused(moving: Cluster) -> None:
+def test_an_election_of_an_unknown_type_is_refused(moving: Cluster) -> None:
     response = moving.ask(elect(7, ("t", 0)), ElectLeadersResponse)
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
@@ -224,7 +224,7 @@ def move(cluster: Cluster, replicas: list[int] | None, allow: bool = True) -> Er
     return ErrorCode.of(response.responses[0].partitions[0].error_code)
 
 
-def test_a_partition_moves_when_its_new_replicas_are_in_sync(moving: Cluster) -> None:
+def test_a_reassignment_ends_when_its_new_replicas_are_in_sync(moving: Cluster) -> None:
     assert move(moving, [3, 1]) is ErrorCode.NONE
     one = partition(moving)
     assert (one.replicas, one.adding_replicas, one.removing_replicas) == ((3, 1, 2), (3,), (2,))
@@ -236,7 +236,9 @@ def test_a_partition_moves_when_its_new_replicas_are_in_sync(moving: Cluster) ->
     assert len(one.directories) == 2
 
 
-def test_a_move_away_from_the_leader_elects_another_and_tells_the_old_one(moving: Cluster) -> None:
+def test_a_reassignment_that_removes_the_leader_elects_another_and_the_old_one_gets_new_leader_elected(
+    moving: Cluster,
+) -> None:
     move(moving, [3])
     result = set_isr(moving, 1, 2, 3)
     assert result.error_code == ErrorCode.NEW_LEADER_ELECTED
@@ -244,13 +246,13 @@ def test_a_move_away_from_the_leader_elects_another_and_tells_the_old_one(moving
     assert (one.replicas, one.leader, one.isr) == ((3,), 3, (3,))
 
 
-def test_taking_replicas_away_needs_no_waiting(moving: Cluster) -> None:
+def test_a_reassignment_that_only_removes_replicas_ends_at_once(moving: Cluster) -> None:
     assert move(moving, [2]) is ErrorCode.NONE
     one = partition(moving)
     assert (one.replicas, one.isr, one.leader, one.is_reassigning) == ((2,), (2,), 2, False)
 
 
-def test_taking_more_away_than_is_added_waits_for_all_that_stay(strict: Cluster) -> None:
+def test_a_reassignment_that_removes_more_replicas_than_it_adds_waits_for_all_that_stay(strict: Cluster) -> None:
     strict.start_broker(4)
     set_isr(strict, 1, 2)
     assert move(strict, [3, 4]) is ErrorCode.NONE
@@ -263,7 +265,7 @@ def test_taking_more_away_than_is_added_waits_for_all_that_stay(strict: Cluster)
     assert (one.replicas, one.isr, one.is_reassigning) == ((3, 4), (4, 3), False)
 
 
-def test_replicas_that_are_gone_are_not_eligible(strict: Cluster) -> None:
+def test_replicas_that_a_reassignment_removed_are_not_in_the_elr(strict: Cluster) -> None:
     set_isr(strict, 1, 2)
     move(strict, [3])
     result = set_isr(strict, 1, 2, 3)
@@ -272,13 +274,15 @@ def test_replicas_that_are_gone_are_not_eligible(strict: Cluster) -> None:
     assert (one.replicas, one.isr, one.elr, one.leader) == ((3,), (3,), (), 3)
 
 
-def test_another_order_changes_the_preferred_leader_and_nothing_else(moving: Cluster) -> None:
+def test_a_reassignment_that_only_changes_the_order_changes_the_preferred_leader_and_nothing_else(
+    moving: Cluster,
+) -> None:
     assert move(moving, [2, 1]) is ErrorCode.NONE
     one = partition(moving)
     assert (one.replicas, one.leader, one.leader_epoch, one.is_reassigning) == ((2, 1), 1, 0, False)
 
 
-def test_a_move_can_be_cancelled(moving: Cluster) -> None:
+def test_a_reassignment_can_be_cancelled(moving: Cluster) -> None:
     before = partition(moving)
     move(moving, [3])
     assert move(moving, None) is ErrorCode.NONE
@@ -288,7 +292,7 @@ def test_a_move_can_be_cancelled(moving: Cluster) -> None:
     assert move(moving, None) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_a_move_that_would_lose_the_data_cannot_be_cancelled(moving: Cluster) -> None:
+def test_a_reassignment_whose_cancellation_would_lose_data_cannot_be_cancelled(moving: Cluster) -> None:
     move(moving, [3])
     one = partition(moving)
     assert one.replicas == (3, 1, 2)
@@ -299,7 +303,7 @@ def test_a_move_that_would_lose_the_data_cannot_be_cancelled(moving: Cluster) ->
     assert move(moving, None) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_a_cancelled_move_without_an_in_sync_replica_needs_an_unclean_leader(moving: Cluster) -> None:
+def test_a_cancelled_reassignment_without_an_in_sync_replica_needs_an_unclean_leader(moving: Cluster) -> None:
     request = alter(TOPIC, "t", ("unclean.leader.election.enable", SET, "true"))
     moving.ask(request, IncrementalAlterConfigsResponse)
     move(moving, [3])
@@ -313,14 +317,14 @@ def test_a_cancelled_move_without_an_in_sync_replica_needs_an_unclean_leader(mov
     assert (one.replicas, one.leader, one.isr, one.leader_recovery_state) == ((1, 2), 2, (2,), 1)
 
 
-def test_the_number_of_replicas_changes_only_where_that_is_allowed(moving: Cluster) -> None:
+def test_the_replication_factor_is_changed_only_if_the_request_allows_it(moving: Cluster) -> None:
     assert move(moving, [1, 2, 3], allow=False) is ErrorCode.INVALID_REPLICATION_FACTOR
     assert move(moving, [3, 1], allow=False) is ErrorCode.NONE
     assert move(moving, [1, 2, 3], allow=False) is ErrorCode.INVALID_REPLICATION_FACTOR, "two when it has arrived"
     assert move(moving, [2, 3], allow=False) is ErrorCode.NONE
 
 
-def test_what_moves_is_listed_until_it_has_arrived(moving: Cluster) -> None:
+def test_a_reassignment_is_listed_until_it_has_ended(moving: Cluster) -> None:
     everything = ListPartitionReassignmentsRequest(topics=None)
     assert moving.ask(everything, ListPartitionReassignmentsResponse, 0).topics == []
     move(moving, [3, 1])
@@ -332,7 +336,7 @@ def test_what_moves_is_listed_until_it_has_arrived(moving: Cluster) -> None:
     assert moving.ask(everything, ListPartitionReassignmentsResponse, 0).topics == []
 
 
-def test_topics_that_move_are_listed_in_the_order_of_apaches_table_of_topic_ids(trio: Cluster) -> None:
+def test_reassigned_topics_are_listed_in_the_order_of_apaches_table_of_topic_ids(trio: Cluster) -> None:
     names = [f"t{number}" for number in range(9)]
     for name in names:
         trio.ask(create(topic(name, -1, -1, {0: [1, 2]})), CreateTopicsResponse)

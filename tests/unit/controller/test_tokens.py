@@ -57,13 +57,13 @@ def expire(cluster: Cluster, mac: bytes, period_ms: int, principal: str = "User:
     return response.error_code, response.expiry_timestamp_ms
 
 
-def test_without_a_secret_key_there_are_no_tokens(cluster: Cluster) -> None:
+def test_without_a_secret_key_delegation_tokens_are_refused(cluster: Cluster) -> None:
     disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     assert create(cluster).error_code == disabled
     assert renew(cluster, b"x")[0] == expire(cluster, b"x", 1)[0] == disabled
 
 
-def test_a_token_is_issued_to_the_user_that_asks(tokens: Cluster) -> None:
+def test_a_delegation_token_is_issued_to_the_requesting_user(tokens: Cluster) -> None:
     now_ms = tokens.clock.now_ms()
     made = create(tokens)
     assert (made.error_code, made.principal_type, made.principal_name) == (0, "User", "ana")
@@ -75,7 +75,7 @@ def test_a_token_is_issued_to_the_user_that_asks(tokens: Cluster) -> None:
     assert (stored.owner, stored.requester, stored.renewers) == ("User:ana", "User:ana", ("User:bo",))
 
 
-def test_one_user_has_a_bounded_number_of_tokens_and_renewers(tokens: Cluster) -> None:
+def test_one_user_has_a_bounded_number_of_delegation_tokens_and_renewers(tokens: Cluster) -> None:
     tokens.config.values["pessoa.delegation.token.max.per.owner"] = "6"
     made = [create(tokens) for _ in range(4)]
     # Each has one renewer.
@@ -87,7 +87,7 @@ def test_one_user_has_a_bounded_number_of_tokens_and_renewers(tokens: Cluster) -
     assert create(tokens).error_code == ErrorCode.POLICY_VIOLATION
 
 
-def test_a_token_for_another_has_that_owner_and_lasts_no_longer_than_was_asked(tokens: Cluster) -> None:
+def test_a_token_for_another_owner_has_that_owner_and_expires_at_the_requested_time(tokens: Cluster) -> None:
     made = create(tokens, 1000, owner_principal_type="User", owner_principal_name="zoe")
     assert made.principal_name == "zoe"
     assert made.expiry_timestamp_ms == made.max_timestamp_ms == made.issue_timestamp_ms + 1000
@@ -95,7 +95,7 @@ def test_a_token_for_another_has_that_owner_and_lasts_no_longer_than_was_asked(t
     assert (stored.owner, stored.requester) == ("User:zoe", "User:ana")
 
 
-def test_a_renewer_is_a_user(tokens: Cluster) -> None:
+def test_a_token_renewer_must_be_a_user_principal(tokens: Cluster) -> None:
     renewers = [CreatableRenewers(principal_type="Group", principal_name="all")]
     response = ask(tokens, CreateDelegationTokenRequest(renewers=renewers, max_lifetime_ms=-1))
     assert isinstance(response, CreateDelegationTokenResponse)
@@ -103,7 +103,7 @@ def test_a_renewer_is_a_user(tokens: Cluster) -> None:
     assert not tokens.image.delegation_tokens.by_id
 
 
-def test_the_owner_of_a_token_is_a_user(tokens: Cluster) -> None:
+def test_a_token_owner_must_be_a_user_principal(tokens: Cluster) -> None:
     made = create(tokens, owner_principal_type="Group", owner_principal_name="admin")
     assert made.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
     by_another = ask(tokens, CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), "Group:admin")
@@ -113,7 +113,7 @@ def test_the_owner_of_a_token_is_a_user(tokens: Cluster) -> None:
 
 
 @pytest.mark.parametrize("principal", ["User:ana", "User:bo"])
-def test_owner_and_renewer_renew_a_token_up_to_its_end(tokens: Cluster, principal: str) -> None:
+def test_owner_and_renewer_can_renew_a_token_up_to_its_max_timestamp(tokens: Cluster, principal: str) -> None:
     made = create(tokens, 2 * DAY_MS)
     tokens.clock.advance_ms(DAY_MS // 2)
     now_ms = tokens.clock.now_ms()
@@ -125,7 +125,7 @@ def test_owner_and_renewer_renew_a_token_up_to_its_end(tokens: Cluster, principa
     assert not tokens.image.delegation_tokens.by_id
 
 
-def test_a_stranger_and_a_wrong_hmac_change_nothing(tokens: Cluster) -> None:
+def test_another_user_or_a_wrong_hmac_cannot_change_a_token(tokens: Cluster) -> None:
     made = create(tokens)
     assert renew(tokens, made.hmac, -1, "User:eve")[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert expire(tokens, made.hmac, -1, "User:eve")[0] == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
@@ -134,14 +134,14 @@ def test_a_stranger_and_a_wrong_hmac_change_nothing(tokens: Cluster) -> None:
     assert tokens.image.delegation_tokens.by_id[made.token_id].expiration_timestamp_ms == made.expiry_timestamp_ms
 
 
-def test_a_token_that_has_ended_can_neither_be_renewed_nor_expired(tokens: Cluster) -> None:
+def test_an_expired_token_can_neither_be_renewed_nor_expired(tokens: Cluster) -> None:
     made = create(tokens, 1000)
     tokens.clock.advance_ms(1001)
     assert renew(tokens, made.hmac)[0] == ErrorCode.DELEGATION_TOKEN_EXPIRED
     assert expire(tokens, made.hmac, -1)[0] == ErrorCode.DELEGATION_TOKEN_EXPIRED
 
 
-def test_tokens_that_have_ended_are_removed_by_time() -> None:
+def test_expired_tokens_are_removed_periodically() -> None:
     from pessoa.controller.tokens import remove_ended_tokens
 
     cluster = Cluster()

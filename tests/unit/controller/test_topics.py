@@ -50,7 +50,7 @@ def create(cluster: Cluster, *topics: CreatableTopic, validate_only: bool = Fals
     return cluster.ask(request, CreateTopicsResponse).topics
 
 
-def test_a_topic_is_one_batch_of_topic_configuration_and_partitions(cluster: Cluster) -> None:
+def test_creating_a_topic_writes_one_batch_of_topic_config_and_partition_records(cluster: Cluster) -> None:
     (result,) = create(cluster, topic("t", 2, configs={"retention.ms": "5"}))
     assert result.error_code == ErrorCode.NONE
     assert (result.num_partitions, result.replication_factor) == (2, 1)
@@ -63,7 +63,7 @@ def test_a_topic_is_one_batch_of_topic_configuration_and_partitions(cluster: Clu
     assert cluster.image.configs.of(ConfigResource.TOPIC, "t") == {"retention.ms": "5"}
 
 
-def test_counts_of_minus_one_are_the_defaults(cluster: Cluster) -> None:
+def test_a_partition_count_and_replication_factor_of_minus_one_are_the_defaults(cluster: Cluster) -> None:
     cluster.config.values["num.partitions"] = "4"
     (result,) = create(cluster, topic("t", -1, -1))
     assert (result.num_partitions, result.replication_factor) == (4, 1)
@@ -95,7 +95,7 @@ def test_counts_of_minus_one_are_the_defaults(cluster: Cluster) -> None:
         (topic("t", -1, -1, {0: [1, 1]}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_created_gets_its_error_and_writes_nothing(
+def test_a_topic_that_cannot_be_created_gets_its_error_and_no_record_is_written(
     cluster: Cluster, asked: CreatableTopic, code: ErrorCode
 ) -> None:
     before = len(cluster.quorum.batches)
@@ -105,12 +105,12 @@ def test_what_cannot_be_created_gets_its_error_and_writes_nothing(
     assert len(cluster.quorum.batches) == before
 
 
-def test_the_longest_name_is_fine(cluster: Cluster) -> None:
+def test_a_topic_name_of_249_characters_is_accepted(cluster: Cluster) -> None:
     (result,) = create(cluster, topic("x" * 249))
     assert result.error_code == ErrorCode.NONE
 
 
-def test_names_that_differ_in_dots_and_underscores_alone_collide(cluster: Cluster) -> None:
+def test_topic_names_that_differ_only_in_dots_and_underscores_collide(cluster: Cluster) -> None:
     create(cluster, topic("a.b"))
     (collision,) = create(cluster, topic("a_b"))
     assert collision.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -118,7 +118,7 @@ def test_names_that_differ_in_dots_and_underscores_alone_collide(cluster: Cluste
     assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_name_that_comes_twice_is_refused_and_the_others_are_created(cluster: Cluster) -> None:
+def test_a_topic_name_that_is_repeated_is_refused_and_the_others_are_created(cluster: Cluster) -> None:
     results = create(cluster, topic("a"), topic("b"), topic("a"))
     assert {one.name: ErrorCode.of(one.error_code) for one in results} == {
         "a": ErrorCode.INVALID_REQUEST,
@@ -127,32 +127,32 @@ def test_a_name_that_comes_twice_is_refused_and_the_others_are_created(cluster: 
     assert list(cluster.image.topics.by_name) == ["b"]
 
 
-def test_validate_only_answers_as_if_and_writes_nothing(cluster: Cluster) -> None:
+def test_create_topics_with_validate_only_returns_the_results_and_writes_no_record(cluster: Cluster) -> None:
     results = create(cluster, topic("t", 3), topic("u", 0), validate_only=True)
     assert [ErrorCode.of(one.error_code) for one in results] == [ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS]
     assert results[0].num_partitions == 3
     assert not cluster.image.topics.by_name
 
 
-def test_far_too_many_partitions_are_refused_as_a_whole(cluster: Cluster) -> None:
+def test_a_create_topics_request_with_far_too_many_partitions_is_refused(cluster: Cluster) -> None:
     results = create(cluster, topic("a"), topic("b", 10_000))
     assert {ErrorCode.of(one.error_code) for one in results} == {ErrorCode.POLICY_VIOLATION}
     assert not cluster.image.topics.by_name
 
 
-def test_an_assignment_is_taken_as_it_is(trio: Cluster) -> None:
+def test_a_manual_replica_assignment_is_used_unchanged(trio: Cluster) -> None:
     (result,) = create(trio, topic("t", -1, -1, {0: [3, 1], 1: [2, 3]}))
     assert (result.num_partitions, result.replication_factor) == (2, 2)
     partitions = trio.image.topics.by_name["t"].partitions
     assert [(one.replicas, one.leader) for one in partitions.values()] == [((3, 1), 3), ((2, 3), 2)]
 
 
-def test_an_assignment_with_unequal_factors_is_refused(trio: Cluster) -> None:
+def test_a_manual_assignment_with_unequal_replication_factors_is_refused(trio: Cluster) -> None:
     (result,) = create(trio, topic("t", -1, -1, {0: [1, 2], 1: [3]}))
     assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_an_assignment_to_brokers_that_are_down_is_refused_or_starts_out_of_sync(trio: Cluster) -> None:
+def test_a_manual_assignment_to_fenced_brokers_is_refused_or_leaves_them_out_of_the_isr(trio: Cluster) -> None:
     trio.heartbeat(3, want_fence=True)
     refused, created = create(trio, topic("refused", -1, -1, {0: [3]}), topic("created", -1, -1, {0: [3, 2]}))
     assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -161,7 +161,7 @@ def test_an_assignment_to_brokers_that_are_down_is_refused_or_starts_out_of_sync
     assert (partition.isr, partition.leader) == ((2,), 2)
 
 
-def test_nothing_can_be_placed_while_no_broker_is_up(cluster: Cluster) -> None:
+def test_no_topic_can_be_created_while_all_brokers_are_fenced(cluster: Cluster) -> None:
     cluster.heartbeat(1, want_fence=True)
     (result,) = create(cluster, topic("t"))
     assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
@@ -176,7 +176,7 @@ def delete(cluster: Cluster, *states: DeleteTopicState) -> list[ErrorCode]:
     return [ErrorCode.of(one.error_code) for one in response.responses]
 
 
-def test_a_topic_goes_by_name_or_by_id_and_takes_its_configuration_along(cluster: Cluster) -> None:
+def test_a_topic_is_deleted_by_name_or_by_id_together_with_its_configs(cluster: Cluster) -> None:
     create(cluster, topic("a", configs={"retention.ms": "5"}), topic("b"))
     topic_id = cluster.image.topics.by_name["a"].id
     states = [DeleteTopicState(name=None, topic_id=topic_id), DeleteTopicState(name="b", topic_id=ZERO_UUID)]
@@ -196,7 +196,7 @@ def test_older_clients_delete_by_name(cluster: Cluster) -> None:
     ]
 
 
-def test_what_cannot_be_deleted_gets_its_error(cluster: Cluster) -> None:
+def test_a_topic_that_cannot_be_deleted_gets_its_error(cluster: Cluster) -> None:
     create(cluster, topic("a"))
     topic_id = cluster.image.topics.by_name["a"].id
     assert delete(cluster, DeleteTopicState(name=None, topic_id=ZERO_UUID)) == [ErrorCode.INVALID_REQUEST]
@@ -209,7 +209,7 @@ def test_what_cannot_be_deleted_gets_its_error(cluster: Cluster) -> None:
     assert "a" in cluster.image.topics.by_name
 
 
-def test_a_topic_that_is_created_anew_is_another_topic(cluster: Cluster) -> None:
+def test_a_topic_that_is_created_again_has_another_topic_id(cluster: Cluster) -> None:
     (first,) = create(cluster, topic("a"))
     delete(cluster, DeleteTopicState(name="a", topic_id=ZERO_UUID))
     (second,) = create(cluster, topic("a"))
@@ -226,7 +226,7 @@ def grow(cluster: Cluster, name: str, count: int, assignments: list[list[int]] |
     return ErrorCode.of(cluster.ask(request, CreatePartitionsResponse).results[0].error_code)
 
 
-def test_partitions_are_added_with_the_factor_of_the_topic(trio: Cluster) -> None:
+def test_added_partitions_have_the_replication_factor_of_the_topic(trio: Cluster) -> None:
     create(trio, topic("t", 1, 2))
     before = trio.image.topics.by_name["t"].partitions[0]
     assert grow(trio, "t", 4) is ErrorCode.NONE
@@ -237,7 +237,7 @@ def test_partitions_are_added_with_the_factor_of_the_topic(trio: Cluster) -> Non
     assert trio.image.topics.by_name["t"].partitions[4].replicas == (3, 1)
 
 
-def test_partitions_that_cannot_be_added_get_their_error(trio: Cluster) -> None:
+def test_partitions_that_cannot_be_added_get_an_error(trio: Cluster) -> None:
     create(trio, topic("t", 2, 2))
     assert grow(trio, "t", 2) is ErrorCode.INVALID_PARTITIONS
     assert grow(trio, "t", 1) is ErrorCode.INVALID_PARTITIONS

@@ -51,7 +51,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused(node_id: int, cluster
         format_metadata(disk, ["/a"], "/a", node_id, uuids(), 0, cluster_id)
 
 
-def test_a_crash_at_any_call_leaves_something_that_can_be_formatted() -> None:
+def test_a_crash_at_any_disk_call_of_formatting_leaves_directories_that_can_be_formatted() -> None:
     probe = SimulatedDisk()
     probe.record()
     format_metadata(probe, ["/a", "/b"], "/a", 3, uuids(), 0)
@@ -90,7 +90,7 @@ def test_the_bootstrap_file_holds_the_levels_of_a_new_cluster_and_is_optional() 
     ],
     ids=["empty", "cut", "garbage", "a bit"],
 )
-def test_a_damaged_bootstrap_file_is_no_beginning(change: Callable[[bytes], bytes], sentence: str) -> None:
+def test_a_damaged_bootstrap_checkpoint_is_refused(change: Callable[[bytes], bytes], sentence: str) -> None:
     disk = SimulatedDisk()
     format_metadata(disk, ["/a"], "/a", 3, uuids(), 0)
     disk.write_file("/a/bootstrap.checkpoint", change(disk.read_file("/a/bootstrap.checkpoint")))

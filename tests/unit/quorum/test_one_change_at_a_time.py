@@ -9,7 +9,7 @@ from tests.support.virtual_time import run
 from tests.unit.quorum.test_voters import adding, ask, growing, removing
 
 
-def test_a_second_change_is_refused_while_the_first_is_not_committed() -> None:
+def test_a_second_voter_change_is_refused_while_the_first_is_not_committed() -> None:
     async def body() -> None:
         async with growing(3) as nodes:
             leader = await nodes.leader()

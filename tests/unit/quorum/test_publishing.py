@@ -21,7 +21,7 @@ from tests.support.virtual_time import run
 T, U = Uuid.of(1001), Uuid.of(1002)
 
 
-def test_what_was_deleted_before_the_start_is_never_told() -> None:
+def test_subscribers_are_not_called_for_records_that_were_deleted_before_the_publisher_went_live() -> None:
     publisher = ImagePublisher()
     told: list[MetadataDelta] = []
     publisher.subscribers.append(told.append)
@@ -36,7 +36,7 @@ def test_what_was_deleted_before_the_start_is_never_told() -> None:
     assert publisher.image.offset == 2
 
 
-def test_every_batch_is_told_from_then_on() -> None:
+def test_subscribers_are_called_for_every_batch_after_the_publisher_went_live() -> None:
     publisher = ImagePublisher()
     told: list[MetadataDelta] = []
     publisher.subscribers.append(told.append)
@@ -49,7 +49,7 @@ def test_every_batch_is_told_from_then_on() -> None:
     assert removed.deleted_topics == {T: "t"}
 
 
-def test_control_batches_move_the_offset_and_may_set_the_level_of_the_quorum() -> None:
+def test_control_batches_advance_the_image_offset_and_may_set_kraft_version() -> None:
     publisher = ImagePublisher()
     publisher.go_live()
     publisher.listen(MetadataBatch(5, 2, 0, [], kraft_version=1))
@@ -58,7 +58,7 @@ def test_control_batches_move_the_offset_and_may_set_the_level_of_the_quorum() -
 
 
 @pytest.mark.parametrize("value", [None, b"\x01\x7f\x00", b"\x01\x02\x63"])
-def test_a_record_of_a_newer_kafka_stops_the_reading(value: bytes | None) -> None:
+def test_decoding_an_unknown_metadata_record_raises_with_its_offset(value: bytes | None) -> None:
     with pytest.raises(UnknownMetadataRecord, match="offset 3"):
         decode_batch(RecordBatch(memoryview(build_batch([Record(3, 0, None, value)]))))
 
@@ -70,7 +70,9 @@ def request(topic: str, *partitions: int) -> DescribeQuorumRequest:
 
 
 @pytest.mark.parametrize(("topic", "partitions"), [("orders", [0]), ("__cluster_metadata", [1]), ("x", [0, 1])])
-def test_no_other_partition_is_described(topic: str, partitions: list[int]) -> None:
+def test_describe_quorum_of_another_partition_is_answered_unknown_topic_or_partition(
+    topic: str, partitions: list[int]
+) -> None:
     async def body() -> None:
         async with Quorums(1) as nodes:
             response = describe_quorum(nodes.by_id[1].quorum, request(topic, *partitions), 2)

@@ -33,7 +33,7 @@ def alone(disk: SimulatedDisk | None = None) -> Node:
 # One voter.
 
 
-def test_a_single_voter_leads_and_has_told_everything_when_it_has_started() -> None:
+def test_a_single_voter_leads_and_has_published_all_batches_when_it_has_started() -> None:
     async def body() -> None:
         node = alone()
         quorum = await node.start()
@@ -47,7 +47,7 @@ def test_a_single_voter_leads_and_has_told_everything_when_it_has_started() -> N
     run(body)
 
 
-def test_listeners_have_seen_a_batch_before_its_writer_goes_on() -> None:
+def test_listeners_are_called_for_a_batch_before_its_append_returns() -> None:
     async def body() -> None:
         node = alone()
         quorum = await node.start()
@@ -86,7 +86,7 @@ def test_a_restart_begins_a_new_epoch_and_replays_everything() -> None:
     run(body)
 
 
-def test_what_was_committed_survives_a_loss_of_power_that_tears_what_was_not_synced() -> None:
+def test_committed_batches_survive_a_power_loss_that_tears_unsynced_ones() -> None:
     async def body() -> None:
         for seed in range(30):
             node = alone(SimulatedDisk(seed))
@@ -103,7 +103,7 @@ def test_what_was_committed_survives_a_loss_of_power_that_tears_what_was_not_syn
     run(body)
 
 
-def test_the_epoch_is_on_the_disk_before_the_log_speaks_of_it() -> None:
+def test_the_epoch_is_in_the_quorum_state_file_before_it_is_in_the_log() -> None:
     async def body() -> None:
         node = alone()
         await node.start()
@@ -134,7 +134,7 @@ def test_a_damaged_quorum_state_stops_the_start() -> None:
     run(body)
 
 
-def test_a_disk_that_cannot_sync_fails_what_waits_and_all_that_comes() -> None:
+def test_a_failed_sync_fails_waiting_and_later_appends() -> None:
     async def body() -> None:
         node = alone()
         quorum = await node.start()
@@ -160,7 +160,7 @@ def pre_vote() -> VoteRequest:
     return VoteRequest(cluster_id=None, voter_id=2, topics=topics)
 
 
-def test_what_cannot_be_ends_the_quorum_whether_time_or_a_request_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assertion_error_in_a_timer_or_a_request_ends_the_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
     def impossible(*_: object) -> None:
         raise AssertionError("two leaders")
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_ends_the_quorum_whether_time_or_a_request_shows_it(monke
     run(body)
 
 
-def test_an_empty_append_is_a_mistake() -> None:
+def test_an_empty_append_raises_an_error() -> None:
     async def body() -> None:
         node = alone()
         quorum = await node.start()
@@ -197,7 +197,7 @@ def test_an_empty_append_is_a_mistake() -> None:
 # Several.
 
 
-def test_three_nodes_elect_a_leader_and_all_hear_what_it_commits() -> None:
+def test_three_nodes_elect_a_leader_and_all_apply_its_commits() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -210,7 +210,7 @@ def test_three_nodes_elect_a_leader_and_all_hear_what_it_commits() -> None:
     run(body)
 
 
-def test_only_the_leader_takes_records() -> None:
+def test_only_the_leader_accepts_appends() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -222,7 +222,7 @@ def test_only_the_leader_takes_records() -> None:
     run(body)
 
 
-def test_when_the_leader_dies_another_leads_with_all_that_was_committed() -> None:
+def test_when_the_leader_dies_the_next_leader_has_all_committed_records() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             first = await nodes.leader()
@@ -239,7 +239,7 @@ def test_when_the_leader_dies_another_leads_with_all_that_was_committed() -> Non
     run(body)
 
 
-def test_a_leader_hears_of_its_leadership_when_it_has_applied_all_from_before() -> None:
+def test_a_leader_is_notified_of_its_leadership_after_it_has_applied_all_earlier_records() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             first = await nodes.leader()
@@ -259,7 +259,7 @@ def test_a_leader_hears_of_its_leadership_when_it_has_applied_all_from_before() 
     run(body)
 
 
-def test_what_waits_when_the_lead_is_lost_fails() -> None:
+def test_appends_that_wait_for_a_commit_fail_when_leadership_is_lost() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -276,7 +276,7 @@ def test_what_waits_when_the_lead_is_lost_fails() -> None:
     run(body)
 
 
-def test_a_node_that_was_cut_off_changes_neither_leader_nor_epoch_when_it_is_back() -> None:
+def test_a_node_that_was_isolated_changes_neither_leader_nor_epoch_when_it_is_back() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -294,7 +294,7 @@ def test_a_node_that_was_cut_off_changes_neither_leader_nor_epoch_when_it_is_bac
     run(body)
 
 
-def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
+def test_a_leader_that_shuts_down_cleanly_hands_over_at_once() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             first = await nodes.leader()
@@ -308,7 +308,7 @@ def test_a_leader_that_stops_in_order_hands_over_at_once() -> None:
     run(body)
 
 
-def test_an_observer_follows_and_does_not_count() -> None:
+def test_an_observer_follows_the_log_and_does_not_count_for_the_majority() -> None:
     async def body() -> None:
         async with Quorums(1, observers=2) as nodes:
             leader = await nodes.leader()
@@ -388,7 +388,7 @@ def test_a_follower_does_not_describe_the_quorum() -> None:
     run(body)
 
 
-def test_a_request_of_another_cluster_is_refused() -> None:
+def test_a_raft_request_with_another_cluster_id_is_refused() -> None:
     async def body() -> None:
         node = alone()
         await node.start()

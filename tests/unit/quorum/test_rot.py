@@ -119,7 +119,7 @@ def shape_of(log: MetadataLog) -> Shape:
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
-def test_a_voter_knows_that_a_bit_has_turned_over_or_has_the_same_log(how: str, which: str) -> None:
+def test_a_voter_detects_a_flipped_bit_in_its_log_or_has_the_same_log(how: str, which: str) -> None:
     files, whole, positions = disk_image(how)
     durable_offset = int(files[f"{DIRECTORY}/pessoa.durable-offset"])
     for byte in (*range(ATTRIBUTES_POSITION), ATTRIBUTES_POSITION, HEADER_SIZE):
@@ -139,7 +139,7 @@ def test_a_voter_knows_that_a_bit_has_turned_over_or_has_the_same_log(how: str, 
                 assert memory_in(disk, again) is Memory.DAMAGED, f"forgotten with the next start: {(byte, bit)}"
 
 
-def test_an_epoch_above_the_one_that_was_written_down_first_is_noticed_whenever_it_was_written() -> None:
+def test_a_batch_with_an_epoch_above_the_persisted_epoch_is_detected_as_damage() -> None:
     files, _, positions = disk_image("killed")
     for bit in range(3, 31):
         disk = disk_with(files)
@@ -150,7 +150,7 @@ def test_an_epoch_above_the_one_that_was_written_down_first_is_noticed_whenever_
 
 
 @pytest.mark.parametrize("digit", range(1, 10))
-def test_an_epoch_of_the_vote_that_parses_and_is_too_small_is_noticed(digit: int) -> None:
+def test_an_epoch_in_the_quorum_state_below_that_of_the_log_is_detected_as_damage(digit: int) -> None:
     files, whole, _ = disk_image("stopped")
     epoch = epoch_in(disk_with(files))
     state = files[STATE].replace(b'"leaderEpoch":%d' % epoch, b'"leaderEpoch":%d' % digit)
@@ -161,7 +161,9 @@ def test_an_epoch_of_the_vote_that_parses_and_is_too_small_is_noticed(digit: int
 
 
 @pytest.mark.parametrize("position", [EPOCH_POSITION + 3, 7])
-def test_the_only_voter_keeps_what_only_it_has_or_says_what_to_do(position: int) -> None:
+def test_a_single_voter_keeps_a_batch_with_a_changed_epoch_and_refuses_to_start_with_a_changed_offset(
+    position: int,
+) -> None:
     """Another epoch harms no node; with another offset every follower would have another record there."""
     files, whole, positions = disk_image("stopped")
     disk = disk_with(files)
@@ -179,7 +181,7 @@ def test_the_only_voter_keeps_what_only_it_has_or_says_what_to_do(position: int)
 
 @pytest.mark.parametrize(("byte", "bit"), [(7, 6), (7, 0), (11, 3), (HEADER_SIZE, 0)])
 @pytest.mark.parametrize("which", ["first", "middle"])
-def test_the_only_voter_that_refuses_to_start_has_lost_none_of_its_bytes(which: str, byte: int, bit: int) -> None:
+def test_a_single_voter_that_refuses_to_start_has_changed_no_byte_of_its_log(which: str, byte: int, bit: int) -> None:
     """What stands behind a displaced or damaged batch may be all there is to repair the log with."""
     files, _, positions = disk_image("stopped")
     disk = disk_with(files)
@@ -191,7 +193,7 @@ def test_the_only_voter_that_refuses_to_start_has_lost_none_of_its_bytes(which: 
         assert disk.read_file(f"{LOG}.damaged") == damaged
 
 
-def test_a_voter_that_has_others_keeps_no_copy_of_what_it_fetches_again() -> None:
+def test_a_voter_that_can_fetch_again_keeps_no_copy_of_its_damaged_segment() -> None:
     files, _, positions = disk_image("stopped")
     disk = disk_with(files)
     disk.flip_bit(LOG, positions["middle"] + HEADER_SIZE, 0)
@@ -199,7 +201,7 @@ def test_a_voter_that_has_others_keeps_no_copy_of_what_it_fetches_again() -> Non
     assert not disk.exists(f"{LOG}.damaged")
 
 
-def test_the_only_voter_does_not_go_on_in_an_epoch_that_no_follower_would_accept() -> None:
+def test_a_single_voter_does_not_continue_in_an_epoch_that_no_follower_would_accept() -> None:
     files, _, positions = disk_image("stopped")
     disk = disk_with(files)
     disk.flip_bit(LOG, positions["last"] + EPOCH_POSITION, 6)
@@ -208,7 +210,7 @@ def test_the_only_voter_does_not_go_on_in_an_epoch_that_no_follower_would_accept
         memory_in(disk, log)
 
 
-def test_a_checkpoint_of_the_epochs_that_is_damaged_or_gone_raises_no_doubt() -> None:
+def test_a_damaged_or_missing_epoch_checkpoint_does_not_count_as_damage_of_the_log() -> None:
     files, whole, _ = disk_image("stopped")
     for content in (b"", b"0\n", b"0\n1\n1", b"\x00" * 20, None):
         damaged = {path: one for path, one in files.items() if path != EPOCHS}

@@ -95,7 +95,7 @@ def test_a_snapshot_is_taken_after_so_many_bytes_and_a_restart_begins_with_it() 
     run(body)
 
 
-def test_a_snapshot_is_taken_when_the_last_one_is_old_and_something_has_come() -> None:
+def test_a_snapshot_is_taken_when_the_last_one_is_old_and_records_have_been_appended() -> None:
     async def body() -> None:
         nodes = Quorums(1, metadata_log_max_snapshot_interval_ms=10_000)
         one = Follower(nodes.by_id[1])
@@ -132,7 +132,7 @@ def test_no_snapshot_is_taken_within_a_transaction() -> None:
     run(body)
 
 
-def test_a_member_that_was_away_for_long_gets_the_snapshot_and_hears_what_is_different() -> None:
+def test_a_follower_behind_the_log_start_loads_the_snapshot_and_publishes_the_difference() -> None:
     async def body() -> None:
         nodes = Quorums(
             3,
@@ -194,7 +194,7 @@ def snapshot_at(disk: SimulatedDisk, log: MetadataLog, offset: int, timestamp_ms
     return snapshot
 
 
-def test_what_is_too_large_goes_up_to_the_next_snapshot_and_never_the_last_one() -> None:
+def test_retention_by_size_deletes_up_to_the_next_snapshot_and_never_the_last_one() -> None:
     disk = SimulatedDisk()
     settings = QuorumSettings(metadata_max_retention_bytes=1, metadata_log_segment_bytes=500)
     log = log_with(disk, settings, 40)
@@ -225,7 +225,7 @@ def test_a_log_that_starts_within_a_segment_starts_there_again() -> None:
     assert (again.log_start_offset, again.log_end_offset, again.snapshots) == (20, 40, [last])
 
 
-def test_what_is_too_old_goes_too() -> None:
+def test_retention_by_age_deletes_snapshots_but_the_last() -> None:
     disk = SimulatedDisk()
     settings = QuorumSettings(metadata_max_retention_ms=1_000)
     log = log_with(disk, settings, 40)
@@ -237,7 +237,7 @@ def test_what_is_too_old_goes_too() -> None:
     assert log.snapshots == [last]
 
 
-def test_a_log_that_ends_before_the_snapshot_goes_on_behind_it() -> None:
+def test_a_log_that_ends_before_its_snapshot_continues_at_the_end_of_the_snapshot() -> None:
     disk = SimulatedDisk()
     log = log_with(disk, SETTINGS, 5)
     snapshot = snapshot_at(disk, log, 9)
@@ -247,7 +247,7 @@ def test_a_log_that_ends_before_the_snapshot_goes_on_behind_it() -> None:
     assert again.end_of_epoch(1) == snapshot
 
 
-def test_a_log_whose_start_has_moved_does_not_take_an_earlier_epoch_for_its_own() -> None:
+def test_a_log_whose_start_has_moved_detects_divergence_in_an_epoch_before_its_start() -> None:
     """An epoch that began before the log start seems to begin there; a replica with another epoch up to there diverged
     before."""
     disk = SimulatedDisk()
@@ -266,7 +266,7 @@ def test_a_log_whose_start_has_moved_does_not_take_an_earlier_epoch_for_its_own(
         assert log.end_of_epoch(epoch).offset < 25
 
 
-def test_a_loss_of_power_leaves_a_snapshot_whole_or_not_there() -> None:
+def test_a_power_loss_leaves_a_snapshot_whole_or_absent() -> None:
     for seed in range(60):
         disk = SimulatedDisk(seed)
         log = log_with(disk, SETTINGS, 5)
@@ -282,7 +282,7 @@ def test_a_loss_of_power_leaves_a_snapshot_whole_or_not_there() -> None:
         assert not [name for name in disk.list(DIRECTORY) if name.endswith(".part")]
 
 
-def test_a_snapshot_names_the_voters_where_the_log_does() -> None:
+def test_voters_and_kraft_version_are_read_from_the_snapshot() -> None:
     disk = SimulatedDisk()
     log = log_with(disk, SETTINGS, 3)
     voters = VoterSet.static({1: ("a", 9093), 2: ("b", 9093)}, "CONTROLLER")
@@ -294,7 +294,7 @@ def test_a_snapshot_names_the_voters_where_the_log_does() -> None:
     assert again.history.kraft_version == 1
 
 
-def test_a_bit_that_has_changed_in_a_snapshot_is_found_before_it_is_replayed() -> None:
+def test_a_flipped_bit_in_a_snapshot_is_detected_before_it_is_replayed() -> None:
     async def body() -> None:
         nodes = Quorums(1, metadata_log_max_record_bytes_between_snapshots=1_000)
         one = Follower(nodes.by_id[1])

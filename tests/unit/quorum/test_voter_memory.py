@@ -35,7 +35,7 @@ async def two_that_agree_and_one_that_lags(nodes: Quorums) -> tuple[Node, Node, 
     return leader, other, late
 
 
-def test_a_voter_with_rot_in_its_log_gets_everything_again_and_votes_then() -> None:
+def test_a_voter_with_a_damaged_log_fetches_it_again_before_it_votes() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -56,7 +56,7 @@ def test_a_voter_with_rot_in_its_log_gets_everything_again_and_votes_then() -> N
 
 
 @pytest.mark.parametrize("damage", ["rot", "another disk"])
-def test_a_voter_that_has_forgotten_does_not_elect_one_that_never_knew(damage: str) -> None:
+def test_a_voter_that_has_lost_its_log_does_not_elect_a_candidate_without_the_committed_records(damage: str) -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader, other, late = await two_that_agree_and_one_that_lags(nodes)
@@ -79,7 +79,7 @@ def test_a_voter_that_has_forgotten_does_not_elect_one_that_never_knew(damage: s
     run(body)
 
 
-def test_the_only_voter_does_not_start_without_what_it_had_acknowledged() -> None:
+def test_a_single_voter_does_not_start_without_its_acknowledged_records() -> None:
     async def body() -> None:
         async with Quorums(1) as nodes:
             (node,) = nodes.by_id.values()
@@ -96,7 +96,7 @@ def test_the_only_voter_does_not_start_without_what_it_had_acknowledged() -> Non
     run(body)
 
 
-def test_a_voter_knows_that_it_has_forgotten_even_after_a_power_loss() -> None:
+def test_a_voter_with_a_damaged_log_still_knows_it_after_a_power_loss() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader, other, late = await two_that_agree_and_one_that_lags(nodes)
@@ -115,7 +115,7 @@ def test_a_voter_knows_that_it_has_forgotten_even_after_a_power_loss() -> None:
     run(body)
 
 
-def test_what_was_never_synced_may_be_cut() -> None:
+def test_an_unsynced_end_of_the_metadata_log_may_be_truncated() -> None:
     async def body() -> None:
         async with Quorums(3) as nodes:
             leader = await nodes.leader()
@@ -154,7 +154,7 @@ def test_a_durable_offset_file_that_cannot_be_read_counts_as_offset_0(content: b
     assert DurableOffsetFile(disk, "/m").offset == 0
 
 
-def test_a_damaged_snapshot_stops_the_start_with_a_sentence() -> None:
+def test_a_damaged_snapshot_stops_the_start_with_an_error_message() -> None:
     async def body() -> None:
         async with Quorums(1, metadata_log_max_record_bytes_between_snapshots=1) as nodes:
             (node,) = nodes.by_id.values()

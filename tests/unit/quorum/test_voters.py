@@ -97,7 +97,7 @@ def test_a_leader_that_removes_itself_steps_down_when_that_is_committed() -> Non
     run(body)
 
 
-def test_a_removal_that_only_the_removed_leader_has_does_not_leave_the_others_without_one() -> None:
+def test_an_uncommitted_removal_that_only_the_removed_leader_has_does_not_prevent_a_new_leader() -> None:
     async def body() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
@@ -116,7 +116,7 @@ def test_a_removal_that_only_the_removed_leader_has_does_not_leave_the_others_wi
     run(body)
 
 
-def test_a_voter_whose_disk_has_forgotten_that_it_is_one_keeps_its_vote_to_itself() -> None:
+def test_a_voter_whose_log_has_lost_its_voter_record_does_not_vote() -> None:
     async def body() -> None:
         async with growing(3) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
@@ -133,7 +133,7 @@ def test_a_voter_whose_disk_has_forgotten_that_it_is_one_keeps_its_vote_to_itsel
     run(body)
 
 
-def test_what_cannot_be_changed_is_said() -> None:
+def test_voter_changes_that_are_not_possible_are_refused_with_their_error() -> None:
     async def body() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
@@ -167,7 +167,7 @@ def test_a_voter_that_does_not_catch_up_is_not_added() -> None:
     run(body)
 
 
-def test_voters_of_the_configuration_cannot_be_changed() -> None:
+def test_voters_of_a_static_quorum_cannot_be_changed() -> None:
     async def body() -> None:
         async with Quorums(1, observers=1) as nodes:
             leader = await nodes.leader()
@@ -176,7 +176,7 @@ def test_voters_of_the_configuration_cannot_be_changed() -> None:
     run(body)
 
 
-def test_voters_of_the_configuration_move_into_the_log_and_can_be_changed_from_then_on() -> None:
+def test_voters_of_a_static_quorum_move_into_the_log_and_can_be_changed_from_then_on() -> None:
     async def body() -> None:
         async with Quorums(3, observers=1) as nodes:
             leader = await nodes.leader()
@@ -217,7 +217,7 @@ def test_kraft_version_waits_for_voters_whose_directory_id_is_unknown() -> None:
     run(body)
 
 
-def test_a_controller_joins_by_itself_and_again_after_it_has_lost_its_disk() -> None:
+def test_a_controller_joins_automatically_and_again_after_it_has_lost_its_disk() -> None:
     async def body() -> None:
         async with growing(3) as nodes:
             for node_id in (2, 3):
@@ -239,7 +239,7 @@ def test_a_controller_joins_by_itself_and_again_after_it_has_lost_its_disk() -> 
     run(body)
 
 
-def test_a_voter_that_has_moved_tells_the_leader() -> None:
+def test_a_voter_whose_address_has_changed_sends_update_raft_voter() -> None:
     async def body() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
@@ -265,7 +265,7 @@ def test_a_change_of_voters_that_was_never_committed_is_truncated_with_the_log()
     assert (history.voters.ids, history.kraft_version) == ((1,), 1)
 
 
-def test_a_voter_is_leaving_while_the_change_that_removes_it_may_be_truncated() -> None:
+def test_a_voter_counts_as_leaving_while_the_change_that_removes_it_may_be_truncated() -> None:
     history, first = VoterHistory(VoterSet()), ReplicaKey(1)
     history.restart(0, VoterSet.of(1, 2), 1)
     assert not history.is_leaving(first, 0)
@@ -277,7 +277,7 @@ def test_a_voter_is_leaving_while_the_change_that_removes_it_may_be_truncated() 
     assert not history.is_leaving(first, 0), "there would be no such change before that one was committed"
 
 
-def test_a_node_that_is_formatted_alone_is_the_first_voter() -> None:
+def test_a_node_that_is_formatted_standalone_is_the_first_voter() -> None:
     disk = SimulatedDisk()
     numbers = iter(range(1 << 100, 1 << 101))
     alone = VoterSet([Voter(ReplicaKey(7, Uuid.of(5)), {"CONTROLLER": Address("h", 9093)})])
@@ -301,12 +301,12 @@ def test_a_node_that_is_formatted_alone_is_the_first_voter() -> None:
         ("1@h:9093:07R5", "directory ID"),
     ],
 )
-def test_what_is_no_first_controller_is_said(text: str, problem: str) -> None:
+def test_an_invalid_initial_controller_is_refused_with_a_reason(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_dynamic_voter(text, "C")
 
 
-def test_a_first_controller_may_have_an_address_of_either_kind() -> None:
+def test_an_initial_controller_may_have_a_host_name_or_an_ipv6_address() -> None:
     directory = Uuid.parse("07R5amHmR32VDA6jHkGbTA")
     assert parse_dynamic_voter(f"7@h:1:{directory}", "C") == Voter(ReplicaKey(7, directory), {"C": Address("h", 1)})
     assert parse_dynamic_voter(f"7@[::1]:1:{directory}", "C").address == Address("::1", 1)

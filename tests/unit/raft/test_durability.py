@@ -7,7 +7,7 @@ from pessoa.raft.voters import VoterSet
 from tests.unit.raft.test_machine import SECOND, leader, log_of, machine
 
 
-def test_the_only_voter_commits_what_is_synced_while_more_is_being_written() -> None:
+def test_a_single_voter_commits_synced_records_while_more_are_being_written() -> None:
     log = log_of()
     raft, _ = machine(log, voters=VoterSet.of(1))
     assert raft.is_leader
@@ -20,7 +20,7 @@ def test_the_only_voter_commits_what_is_synced_while_more_is_being_written() -> 
     assert raft.high_watermark == 3
 
 
-def test_a_majority_of_which_the_leader_is_a_part_needs_the_leaders_disk() -> None:
+def test_a_majority_that_includes_the_leader_needs_the_leaders_records_on_its_disk() -> None:
     raft, log = leader()
     log.entries += [(raft.epoch, None)] * 2
     log.durable_end_offset = 1

@@ -16,7 +16,7 @@ HERE = 5
 
 
 @pytest.mark.parametrize("epoch", [LAST_EPOCH, HERE + MAX_EPOCH_LEAP + 1])
-def test_an_epoch_that_no_elections_can_have_led_to_changes_nothing(epoch: int) -> None:
+def test_a_request_with_an_implausibly_high_epoch_is_refused_and_changes_no_state(epoch: int) -> None:
     raft, _ = machine(log_of(1, HERE), ElectionState(HERE))
     assert raft.vote(1, vote(epoch, epoch, 1_000)).error is ErrorCode.INVALID_REQUEST
     assert raft.vote(1, vote(epoch, epoch, 1_000, pre=True)).error is ErrorCode.INVALID_REQUEST
@@ -26,26 +26,26 @@ def test_an_epoch_that_no_elections_can_have_led_to_changes_nothing(epoch: int) 
     assert raft.take_ready().persist is None
 
 
-def test_a_response_with_an_epoch_out_of_reach_is_ignored() -> None:
+def test_a_response_with_an_implausibly_high_epoch_is_ignored() -> None:
     raft, ready = prospective(log_of(1, HERE), ElectionState(HERE))
     (peer, request), *_ = ready.sends
     raft.replied(2, peer, request, VoteReply(OK, LAST_EPOCH, NO_NODE, False))
     assert raft.epoch == HERE
 
 
-def test_many_elections_may_have_been_missed() -> None:
+def test_a_node_may_have_missed_many_elections() -> None:
     raft, _ = machine(log_of(1, HERE), ElectionState(HERE))
     assert raft.vote(1, vote(HERE + MAX_EPOCH_LEAP, HERE, 2)).granted
     assert raft.epoch == HERE + MAX_EPOCH_LEAP
 
 
-def test_a_node_without_an_epoch_follows_the_first_leader_that_it_hears() -> None:
+def test_a_node_without_an_epoch_follows_the_first_leader_that_contacts_it() -> None:
     raft, _ = machine()
     assert raft.begin_epoch(1, BeginEpoch(MAX_EPOCH_LEAP + 7, 2, ME)).error is OK
     assert raft.epoch == MAX_EPOCH_LEAP + 7
 
 
-def test_a_leader_remembers_a_bounded_number_of_observers_and_all_voters() -> None:
+def test_a_leader_tracks_a_bounded_number_of_observers_and_all_voters() -> None:
     raft, log = leader()
     durable(log)
     raft.flushed(4)

@@ -102,7 +102,7 @@ def durable(log: ListLog) -> None:
 # Elections.
 
 
-def test_a_new_member_asks_for_pre_votes_in_the_epoch_that_it_is_in() -> None:
+def test_a_started_voter_sends_pre_vote_requests_in_its_current_epoch() -> None:
     raft, ready = prospective(stored=ElectionState(4))
     assert role_of(raft) is Prospective
     assert ready.persist is None, "nothing has happened that would have to be remembered"
@@ -129,13 +129,13 @@ def test_pre_votes_do_not_count_as_votes() -> None:
     assert role_of(raft) is Candidate
 
 
-def test_a_majority_of_votes_leads_and_opens_the_epoch() -> None:
+def test_a_candidate_with_a_majority_of_votes_becomes_leader() -> None:
     raft, _ = leader()
     assert isinstance(raft.role, Leader)
     assert (raft.leader_id, raft.epoch) == (1, 1)
 
 
-def test_one_voter_leads_at_once() -> None:
+def test_a_single_voter_becomes_leader_at_once() -> None:
     raft, ready = machine(voters=VoterSet.of(1))
     assert raft.is_leader
     assert ready.persist == ElectionState(1, 1, ME)
@@ -143,7 +143,7 @@ def test_one_voter_leads_at_once() -> None:
     assert raft.deadline_ms == NEVER, "nothing has to be watched"
 
 
-def test_a_candidate_that_lost_asks_again_before_it_begins_another_epoch() -> None:
+def test_a_candidate_that_lost_sends_pre_votes_before_it_begins_another_epoch() -> None:
     raft, ready = candidate()
     for peer, request in ready.sends:
         raft.replied(3, peer, request, VoteReply(OK, 1, NO_NODE, False))
@@ -165,13 +165,15 @@ def test_a_voter_votes_once_in_an_epoch_also_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize(("last_epoch", "end", "granted"), [(2, 3, True), (2, 2, False), (3, 1, True), (1, 9, False)])
-def test_a_vote_goes_to_a_log_that_reaches_as_far(last_epoch: int, end: int, granted: bool) -> None:
+def test_a_vote_is_granted_only_to_a_candidate_whose_log_is_at_least_as_long(
+    last_epoch: int, end: int, granted: bool
+) -> None:
     for is_pre_vote in (True, False):
         raft, _ = machine(log_of(1, 1, 2), ElectionState(5))
         assert raft.vote(0, vote(6, last_epoch, end, pre=is_pre_vote)).granted is granted
 
 
-def test_a_member_that_hears_its_leader_gives_no_pre_vote_and_one_that_does_not_does() -> None:
+def test_a_follower_grants_no_pre_vote_while_it_hears_from_its_leader() -> None:
     raft, fetch = follower()
     assert raft.vote(0, vote(1, pre=True)).granted
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 0))
@@ -181,14 +183,14 @@ def test_a_member_that_hears_its_leader_gives_no_pre_vote_and_one_that_does_not_
     assert raft.vote(2, vote(1, pre=True, who=THIRD)).granted
 
 
-def test_a_pre_vote_does_not_bind_the_voter_that_gave_it() -> None:
+def test_a_granted_pre_vote_does_not_bind_the_voter() -> None:
     raft, _ = machine()
     assert raft.vote(0, vote(0, pre=True)).granted
     assert raft.take_ready().persist is None
     assert raft.vote(0, vote(1, who=THIRD)).granted
 
 
-def test_a_vote_for_another_member_is_not_answered_with_a_vote() -> None:
+def test_a_vote_request_for_another_voter_key_is_refused() -> None:
     raft, _ = machine()
     request = vote(1)._replace(voter=ReplicaKey(1, Uuid.of(9)))
     own = Raft(ReplicaKey(1, Uuid.of(8)), raft.voters, log_of(), TIMEOUTS, lambda _: 0)
@@ -196,7 +198,7 @@ def test_a_vote_for_another_member_is_not_answered_with_a_vote() -> None:
     assert own.vote(0, request).error is ErrorCode.INVALID_VOTER_KEY
 
 
-def test_an_old_epoch_is_fenced() -> None:
+def test_a_request_with_an_old_epoch_is_fenced() -> None:
     raft, _ = machine(stored=ElectionState(5))
     assert raft.vote(0, vote(4)).error is ErrorCode.FENCED_LEADER_EPOCH
     assert raft.begin_epoch(0, BeginEpoch(4, 2, ME)).error is ErrorCode.FENCED_LEADER_EPOCH
@@ -227,7 +229,7 @@ def test_a_follower_refuses_a_second_leader_of_its_epoch() -> None:
 # Following.
 
 
-def test_silence_makes_a_voter_ask_and_it_comes_back_if_the_others_hear_the_leader() -> None:
+def test_a_follower_whose_leader_is_silent_sends_pre_votes_and_stays_follower_if_others_refuse() -> None:
     raft, _ = follower()
     raft.tick(2_000)
     assert role_of(raft) is Prospective
@@ -238,7 +240,7 @@ def test_silence_makes_a_voter_ask_and_it_comes_back_if_the_others_hear_the_lead
     assert raft.role.silence_ms == 4_001
 
 
-def test_a_connection_that_breaks_makes_a_voter_ask_soon_but_only_once() -> None:
+def test_a_broken_connection_to_the_leader_causes_early_pre_votes_but_only_once() -> None:
     raft, fetch = follower()
     raft.failed(10, 2, fetch, Unanswered.GONE)
     assert raft.role.silence_ms < 20  # type: ignore[union-attr]
@@ -253,7 +255,7 @@ def test_a_connection_that_breaks_makes_a_voter_ask_soon_but_only_once() -> None
     assert raft.role.silence_ms > 2_000, "the others hear it, so it is this one's connection that is bad"
 
 
-def test_a_fetch_that_is_late_is_repeated_and_the_leader_stays_until_the_fetch_timeout() -> None:
+def test_a_fetch_without_a_response_is_repeated_and_the_leader_is_kept_until_the_fetch_timeout() -> None:
     raft, fetch = follower()
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 0))
     ((_, again),) = raft.take_ready().sends
@@ -265,7 +267,7 @@ def test_a_fetch_that_is_late_is_repeated_and_the_leader_stays_until_the_fetch_t
     assert role_of(raft) is Prospective
 
 
-def test_a_voter_fetches_what_comes_after_its_disk_and_not_after_its_memory() -> None:
+def test_a_voter_fetches_from_its_durable_end_offset() -> None:
     log = log_of(1)
     raft, fetch = follower(log)
     assert fetch.offset == 1
@@ -283,7 +285,7 @@ def test_a_voter_fetches_what_comes_after_its_disk_and_not_after_its_memory() ->
     assert following.offset == 2
 
 
-def test_the_high_watermark_of_a_follower_ends_with_its_log_and_never_goes_back() -> None:
+def test_the_high_watermark_of_a_follower_is_at_most_its_log_end_and_never_goes_back() -> None:
     log = log_of(1, 1)
     raft, fetch = follower(log)
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 9))
@@ -309,7 +311,7 @@ def test_a_follower_truncates_its_log_where_it_diverges(diverging: OffsetAndEpoc
     assert (ready.truncate_to, ready.sends) == (end_offset, [])
 
 
-def test_what_is_committed_is_never_truncated() -> None:
+def test_committed_records_are_never_truncated() -> None:
     log = log_of(1, 1)
     raft, fetch = follower(log)
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 2))
@@ -319,7 +321,7 @@ def test_what_is_committed_is_never_truncated() -> None:
         raft.replied(2, 2, fetch2, FetchReply(OK, 1, 2, 2, diverging=OffsetAndEpoch(1, 1)))
 
 
-def test_an_answer_to_a_fetch_of_another_time_changes_nothing() -> None:
+def test_a_response_to_a_fetch_of_an_earlier_epoch_is_ignored() -> None:
     raft, fetch = follower()
     raft.begin_epoch(1, BeginEpoch(2, 3, ME))
     raft.take_ready()
@@ -327,7 +329,7 @@ def test_an_answer_to_a_fetch_of_another_time_changes_nothing() -> None:
     assert raft.take_ready().records is None
 
 
-def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
+def test_an_observer_fetches_from_one_voter_after_the_other_to_find_the_leader() -> None:
     raft, ready = machine(voters=VoterSet.of(2, 3))
     ((peer, request),) = ready.sends
     assert peer == 2
@@ -341,7 +343,7 @@ def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
 # Leading.
 
 
-def test_an_observer_whose_disk_was_slow_goes_on_asking_when_it_has_caught_up() -> None:
+def test_an_observer_fetches_when_its_log_has_been_synced() -> None:
     log = log_of(1)
     log.durable_end_offset = 0
     raft, ready = machine(log, voters=VoterSet.of(2, 3))
@@ -351,13 +353,13 @@ def test_an_observer_whose_disk_was_slow_goes_on_asking_when_it_has_caught_up() 
     assert [type(request) for _, request in raft.take_ready().sends] == [Fetch]
 
 
-def test_a_voter_that_knows_of_no_leader_asks_around_as_well() -> None:
+def test_a_voter_without_a_known_leader_fetches_from_other_voters() -> None:
     """The voter set that it knows may be an old one."""
     _, ready = machine(stored=ElectionState(4))
     assert [(peer, type(request)) for peer, request in ready.sends] == [(2, Fetch)]
 
 
-def test_a_leader_that_is_removed_leads_until_that_is_committed() -> None:
+def test_a_removed_leader_leads_until_its_removal_is_committed() -> None:
     raft, log = leader()
     removed = VoterSet.of(2, 3)
     log.history = VoterHistory(raft.voters)
@@ -376,7 +378,9 @@ def test_a_leader_that_is_removed_leads_until_that_is_committed() -> None:
 
 
 @pytest.mark.parametrize(("committed", "stands"), [(0, True), (1, True), (2, False)])
-def test_a_voter_stands_until_its_removal_is_committed_and_has_no_vote_then(committed: int, stands: bool) -> None:
+def test_a_removed_voter_may_be_elected_until_its_removal_is_committed_without_its_own_vote(
+    committed: int, stands: bool
+) -> None:
     log, remaining = log_of(1, 1), VoterSet.of(2)
     log.history = VoterHistory(VoterSet.of(1, 2))
     log.history.add_voters(1, remaining)
@@ -405,13 +409,13 @@ def test_a_record_is_committed_when_a_majority_has_it_on_disk() -> None:
     assert raft.high_watermark == 1
 
 
-def test_a_majority_without_the_leader_is_one_too() -> None:
+def test_a_majority_without_the_leader_commits_records() -> None:
     raft, _ = leader()
     fetched(raft, SECOND, 1)
     assert fetched(raft, THIRD, 1).high_watermark == 1
 
 
-def test_observers_do_not_count() -> None:
+def test_observers_do_not_count_for_the_majority() -> None:
     raft, log = leader()
     durable(log)
     raft.flushed(5)
@@ -421,7 +425,7 @@ def test_observers_do_not_count() -> None:
     assert [one.key.id for one in raft.role.progress.observers(raft.voters, 20)] == [9]
 
 
-def test_records_of_an_earlier_epoch_are_committed_only_with_one_of_the_leaders_own() -> None:
+def test_records_of_an_earlier_epoch_are_committed_only_with_a_record_of_the_leaders_own_epoch() -> None:
     raft, log = leader(log_of(1, 1), ElectionState(1))
     assert raft.epoch == 2
     durable(log)
@@ -430,7 +434,7 @@ def test_records_of_an_earlier_epoch_are_committed_only_with_one_of_the_leaders_
     assert fetched(raft, SECOND, 3, last_epoch=2).high_watermark == 3
 
 
-def test_a_member_with_another_directory_is_another_member() -> None:
+def test_a_voter_with_another_directory_id_does_not_count_as_the_same_voter() -> None:
     old, new = ReplicaKey(2, Uuid.of(1)), ReplicaKey(2, Uuid.of(2))
     voters = VoterSet(Voter(key, {}) for key in (ME, old, THIRD))
     log = log_of()
@@ -452,21 +456,23 @@ def test_a_member_with_another_directory_is_another_member() -> None:
     ("offset", "last_epoch", "diverging"),
     [(3, 1, OffsetAndEpoch(2, 1)), (9, 3, OffsetAndEpoch(4, 3)), (2, 2, OffsetAndEpoch(2, 1)), (1, 1, None)],
 )
-def test_a_leader_says_where_the_logs_part(offset: int, last_epoch: int, diverging: OffsetAndEpoch | None) -> None:
+def test_a_leader_answers_a_fetch_with_the_diverging_epoch_and_its_end_offset(
+    offset: int, last_epoch: int, diverging: OffsetAndEpoch | None
+) -> None:
     raft, log = leader(log_of(1, 1, 3), ElectionState(2))
     assert [epoch for epoch, _ in log.entries] == [1, 1, 3, 4]
     log.entries[3] = (3, None)
     assert fetched(raft, SECOND, offset, last_epoch=last_epoch).diverging == diverging
 
 
-def test_a_follower_behind_the_log_start_is_sent_to_the_snapshot() -> None:
+def test_a_follower_behind_the_log_start_gets_the_id_of_the_snapshot() -> None:
     raft, log = leader(log_of(1, 1, 1))
     log.log_start_offset, log.latest_snapshot = 2, OffsetAndEpoch(2, 1)
     assert fetched(raft, SECOND, 0, last_epoch=0).snapshot == OffsetAndEpoch(2, 1)
     assert fetched(raft, SECOND, 3).snapshot is None
 
 
-def test_only_the_leader_of_the_very_epoch_answers_a_fetch() -> None:
+def test_only_the_leader_of_the_requested_epoch_answers_a_fetch() -> None:
     raft, _ = leader()
     assert raft.fetch(5, Fetch(0, SECOND, 0, 0, 0)).error is ErrorCode.FENCED_LEADER_EPOCH
     assert raft.fetch(5, Fetch(2, SECOND, 0, 0, 0)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -475,7 +481,7 @@ def test_only_the_leader_of_the_very_epoch_answers_a_fetch() -> None:
     assert (reply.error, reply.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
 
 
-def test_a_leader_without_a_majority_resigns_and_one_with_it_does_not() -> None:
+def test_a_leader_without_a_majority_of_fetching_voters_resigns() -> None:
     raft, _ = leader()
     fetched(raft, SECOND, 0, now_ms=2_000, last_epoch=0)
     raft.tick(4_500)
@@ -485,7 +491,7 @@ def test_a_leader_without_a_majority_resigns_and_one_with_it_does_not() -> None:
     assert raft.leader_id == NO_NODE
 
 
-def test_a_leader_that_resigns_names_the_longest_log_first() -> None:
+def test_a_leader_that_resigns_names_the_voter_with_the_longest_log_as_first_successor() -> None:
     raft, log = leader()
     log.entries.append((1, None))
     fetched(raft, SECOND, 0, last_epoch=0)
@@ -496,7 +502,7 @@ def test_a_leader_that_resigns_names_the_longest_log_first() -> None:
     assert all(request == EndEpoch(1, 1, (THIRD, SECOND)) for _, request in sends)
 
 
-def test_a_resigned_leader_moves_on_to_the_next_epoch_by_itself() -> None:
+def test_a_resigned_leader_moves_to_the_next_epoch_after_its_election_timeout() -> None:
     raft, _ = leader()
     raft.resign(20, 1)
     raft.tick(500)
@@ -505,7 +511,7 @@ def test_a_resigned_leader_moves_on_to_the_next_epoch_by_itself() -> None:
     assert (role_of(raft), raft.epoch) == (Unattached, 2)
 
 
-def test_the_first_successor_tries_at_once_and_the_others_let_it() -> None:
+def test_the_first_preferred_successor_sends_pre_votes_at_once_and_the_others_wait() -> None:
     first, _ = follower()
     first.end_epoch(10, EndEpoch(1, 2, (ME, THIRD)))
     assert role_of(first) is Prospective
@@ -542,13 +548,13 @@ def test_a_quorum_state_older_than_the_log_is_replaced_by_the_epoch_of_the_log()
 
 
 @pytest.mark.parametrize("pre_vote", [True, False])
-def test_a_voter_without_any_memory_votes_only_for_candidates_that_have_none_either(pre_vote: bool) -> None:
+def test_a_voter_without_log_and_state_votes_only_for_candidates_with_an_empty_log(pre_vote: bool) -> None:
     raft = remembering(Memory.NEW)
     assert not raft.vote(1, Vote(1, SECOND, 1, 5, pre_vote, ME)).granted
     assert raft.vote(2, Vote(1, THIRD, 0, 0, pre_vote, ME)).granted
 
 
-def test_a_voter_without_any_memory_goes_on_with_the_one_that_it_has_elected() -> None:
+def test_a_voter_without_log_and_state_votes_again_for_the_candidate_that_it_has_elected() -> None:
     raft = remembering(Memory.NEW)
     assert raft.vote(1, Vote(1, SECOND, 0, 0, False, ME)).granted
     # SECOND wrote its first record, died before another voter had fetched it, and came back.
@@ -556,7 +562,7 @@ def test_a_voter_without_any_memory_goes_on_with_the_one_that_it_has_elected() -
     assert raft.vote(3, Vote(3, SECOND, 1, 1, False, ME)).granted
 
 
-def test_a_leader_that_commits_has_all_the_memory_that_there_is() -> None:
+def test_a_leader_that_has_committed_in_its_epoch_counts_as_having_its_whole_log() -> None:
     log = log_of()
     raft = remembering(Memory.NEW, log)
     raft.tick(1)
@@ -572,7 +578,7 @@ def test_a_leader_that_commits_has_all_the_memory_that_there_is() -> None:
     assert (raft.high_watermark, raft.memory) == (1, Memory.WHOLE)
 
 
-def test_a_voter_with_a_damaged_log_neither_votes_nor_stands() -> None:
+def test_a_voter_with_a_damaged_log_neither_votes_nor_becomes_a_candidate() -> None:
     raft = remembering(Memory.DAMAGED, log_of(1))
     assert not raft.vote(1, Vote(2, SECOND, 1, 5, False, ME)).granted
     raft.tick(100_000)
@@ -582,7 +588,7 @@ def test_a_voter_with_a_damaged_log_neither_votes_nor_stands() -> None:
     assert {type(request) for _, request in raft.take_ready().sends} == {Fetch}
 
 
-def test_a_voter_remembers_when_it_has_all_that_a_leader_has_committed() -> None:
+def test_a_voter_with_a_damaged_log_counts_as_whole_when_it_has_all_committed_records() -> None:
     log = log_of(1, 1)
     raft = remembering(Memory.DAMAGED, log)
     raft.begin_epoch(1, BeginEpoch(3, 2, ME))
@@ -603,7 +609,7 @@ def test_a_voter_remembers_when_it_has_all_that_a_leader_has_committed() -> None
     assert isinstance(raft.role, Prospective)
 
 
-def test_a_download_that_fails_under_a_later_leader_leaves_the_fetch_from_that_leader_alone() -> None:
+def test_a_failed_snapshot_download_from_an_earlier_leader_does_not_affect_the_fetch_from_the_present_one() -> None:
     """`make sim SEED=125817`: the fetch stayed due while it was on its way, and the node's alarm rang without end."""
     raft, fetch = follower(log_of(1))
     raft.replied(1, 2, fetch, FetchReply(OK, 1, 2, 5, snapshot=OffsetAndEpoch(5, 1)))
