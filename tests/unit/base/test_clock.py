@@ -65,7 +65,7 @@ def test_a_timer_of_the_real_clock_calls_after_its_time() -> None:
     assert asyncio.run(scenario()) >= 19
 
 
-def test_a_cancelled_waiter_does_not_disturb_the_others() -> None:
+def test_a_cancelled_waiter_of_a_clock_does_not_affect_the_others() -> None:
     async def scenario() -> str:
         clock = ManualClock()
         gone, patient = (asyncio.ensure_future(clock.wait_ms(10)) for _ in range(2))
@@ -79,7 +79,7 @@ def test_a_cancelled_waiter_does_not_disturb_the_others() -> None:
     assert asyncio.run(scenario()) == "<ManualClock at 10 ms, 0 waiting>"
 
 
-def test_the_real_clock_shows_the_time_of_day_and_one_that_only_grows() -> None:
+def test_the_system_clock_has_a_wall_clock_and_a_monotonic_clock() -> None:
     clock: Clock = SystemClock()
     before, after = time.time() * 1000 - 1, clock.now_ms()
     assert before <= after <= time.time() * 1000

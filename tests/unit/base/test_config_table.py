@@ -52,7 +52,7 @@ def test_every_key_is_explained_in_a_sentence(table: ConfigTable) -> None:
     assert [one.name for one in table if not (one.doc.endswith(".") and one.doc[0].isupper())] == []
 
 
-def test_a_key_may_stand_in_a_table_only_once() -> None:
+def test_a_key_that_is_declared_twice_in_a_table_is_an_error() -> None:
     with pytest.raises(AssertionError):
         ConfigTable("test", [key("a", INT, 1)], [key("a", INT, 2)])
 
@@ -87,7 +87,7 @@ def test_only_passwords_are_secrets() -> None:
         ("listener.name.x.my.own.key", "my.own.key"),
     ],
 )
-def test_a_listener_before_a_key_is_taken_off(name: str, base: str) -> None:
+def test_base_name_removes_the_listener_prefix_of_a_key(name: str, base: str) -> None:
     assert base_name(name) == base
 
 
@@ -100,7 +100,7 @@ def test_synonyms_go_from_the_finest_unit_to_the_coarsest() -> None:
     assert synonyms("num.partitions") == ("num.partitions",)
 
 
-def test_a_key_is_found_behind_the_name_of_a_listener() -> None:
+def test_a_key_with_a_listener_prefix_is_found() -> None:
     assert find("listener.name.a.max.connections") is BROKER_CONFIGS["max.connections"]
     assert find("my.own.key") is None
 
@@ -163,7 +163,7 @@ class Bounds:
         return self._values.get(name, BROKER_CONFIGS[name].default)
 
 
-def test_a_group_keeps_within_the_bounds_of_the_broker() -> None:
+def test_group_configs_must_be_within_the_bounds_of_the_broker() -> None:
     assert validate_group_configs({"consumer.session.timeout.ms": "46000"}) is None
     below = validate_group_configs({"consumer.session.timeout.ms": "1"})
     assert str(below) == (
@@ -174,7 +174,7 @@ def test_a_group_keeps_within_the_bounds_of_the_broker() -> None:
     assert validate_group_configs({"streams.num.standby.replicas": "3"}, wide) is None
 
 
-def test_a_session_is_longer_than_the_heartbeat_interval() -> None:
+def test_the_session_timeout_of_a_group_must_exceed_its_heartbeat_interval() -> None:
     wide = Bounds(group_consumer_max_heartbeat_interval_ms=100_000)
     problem = validate_group_configs({"consumer.heartbeat.interval.ms": "45000"}, wide)
     assert problem is not None
@@ -191,12 +191,12 @@ def test_a_group_takes_its_defaults_from_the_broker() -> None:
 
 
 @pytest.mark.parametrize("text", ["earliest", "latest", "by_duration:PT1H", "by_duration:P7DT1M", "by_duration:PT0.5S"])
-def test_a_share_group_begins_at_an_end_or_some_time_ago(text: str) -> None:
+def test_share_auto_offset_reset_is_earliest_latest_or_a_duration(text: str) -> None:
     assert validate_group_configs({"share.auto.offset.reset": text}) is None
 
 
 @pytest.mark.parametrize("text", ["", "first", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:-PT1H"])
-def test_anything_else_is_no_beginning(text: str) -> None:
+def test_other_values_of_share_auto_offset_reset_are_refused(text: str) -> None:
     assert validate_group_configs({"share.auto.offset.reset": text}) is not None
 
 
@@ -218,13 +218,15 @@ def test_anything_else_is_no_beginning(text: str) -> None:
         ("match", "client_id=(?=a)", False),
     ],
 )
-def test_a_wrong_subscription_is_refused_as_kafka_refuses_it(name: str, text: str, is_invalid_request: bool) -> None:
+def test_an_invalid_client_metrics_subscription_is_refused_as_by_apache_kafka(
+    name: str, text: str, is_invalid_request: bool
+) -> None:
     problem = validate_client_metrics_configs({name: text})
     assert problem is not None
     assert problem.is_invalid_request == is_invalid_request
 
 
-def test_a_right_subscription_has_no_problem() -> None:
+def test_a_valid_client_metrics_subscription_is_accepted() -> None:
     configs = {
         "interval.ms": "100",
         "metrics": "org.apache.kafka.producer.,*",
@@ -233,5 +235,5 @@ def test_a_right_subscription_has_no_problem() -> None:
     assert validate_client_metrics_configs(configs) is None
 
 
-def test_a_problem_is_an_error_that_python_knows() -> None:
+def test_a_config_problem_is_a_value_error() -> None:
     assert issubclass(ConfigProblem, ValueError)

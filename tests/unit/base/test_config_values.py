@@ -51,7 +51,7 @@ LONG_MAX = (1 << 63) - 1
         (ConfigType.LIST, "", ()),
     ],
 )
-def test_a_text_of_the_type_becomes_its_value(kind: ConfigType, text: str, value: Value) -> None:
+def test_a_config_text_is_parsed_to_a_value_of_its_type(kind: ConfigType, text: str, value: Value) -> None:
     assert parse("k", kind, text) == value
 
 
@@ -72,12 +72,12 @@ def test_a_text_of_the_type_becomes_its_value(kind: ConfigType, text: str, value
         (ConfigType.DOUBLE, "abc"),
     ],
 )
-def test_a_text_of_another_type_is_a_problem(kind: ConfigType, text: str) -> None:
+def test_a_config_text_of_another_type_is_refused(kind: ConfigType, text: str) -> None:
     with pytest.raises(ConfigProblem):
         parse("k", kind, text)
 
 
-def test_a_problem_says_the_key_the_value_and_what_is_allowed() -> None:
+def test_a_config_problem_names_the_key_the_value_and_what_is_allowed() -> None:
     with pytest.raises(ConfigProblem) as not_a_number:
         parse("retention.ms", ConfigType.LONG, "abc", at_least(-1))
     assert str(not_a_number.value) == "retention.ms=abc: it must be a whole number of 64 bits, at least -1"
@@ -87,7 +87,7 @@ def test_a_problem_says_the_key_the_value_and_what_is_allowed() -> None:
     assert (too_small.value.key, too_small.value.value) == ("retention.ms", "-2")
 
 
-def test_a_problem_never_shows_a_password() -> None:
+def test_a_config_problem_never_shows_a_password() -> None:
     with pytest.raises(ConfigProblem) as problem:
         parse("ssl.key.password", ConfigType.PASSWORD, "hunter2", one_of("other"))
     assert "hunter2" not in str(problem.value)
@@ -110,7 +110,7 @@ def test_a_problem_never_shows_a_password() -> None:
         (GZIP_LEVEL, 9, 10),
     ],
 )
-def test_a_rule_allows_what_it_says(rule: Rule, allowed: Value, refused: Value) -> None:
+def test_a_config_rule_allows_valid_values_and_refuses_others(rule: Rule, allowed: Value, refused: Value) -> None:
     assert rule.allows(allowed)
     assert not rule.allows(refused)
 

@@ -22,7 +22,7 @@ def test_a_uuid_is_shown_and_parsed_as_url_safe_base64(number: int, text: str) -
     assert Uuid.parse(text + "==") == Uuid.of(number)
 
 
-def test_a_uuid_is_its_bytes() -> None:
+def test_a_uuid_equals_and_hashes_as_its_bytes() -> None:
     raw = bytes(range(16))
     assert Uuid(raw) == raw
     assert hash(Uuid(raw)) == hash(raw)
@@ -30,7 +30,7 @@ def test_a_uuid_is_its_bytes() -> None:
     assert repr(Uuid(raw)) == "Uuid('AAECAwQFBgcICQoLDA0ODw')"
 
 
-def test_zero_is_sixteen_zero_bytes() -> None:
+def test_the_zero_uuid_is_sixteen_zero_bytes() -> None:
     assert bytes(16) == ZERO_UUID
 
 

@@ -27,14 +27,14 @@ def test_hashes_are_those_of_java() -> None:
     assert uuid_hash(Uuid.of(1001)) == 1001
 
 
-def test_keys_of_one_bucket_stay_in_order_with_put_and_come_last_first_with_compute_if_absent() -> None:
+def test_keys_of_one_hash_bucket_keep_put_order_and_reverse_compute_if_absent_order() -> None:
     keys = [32, 16, 1, 0]
     assert hash_order(keys, int_hash) == [32, 16, 0, 1]
     assert concurrent_hash_order(keys, int_hash) == [32, 16, 0, 1]
     assert computed_hash_order(keys, int_hash) == [0, 16, 32, 1]
 
 
-def test_each_kind_of_table_grows_at_another_size() -> None:
+def test_each_type_of_java_hash_table_grows_at_another_size() -> None:
     """The key 16 shows it: it leaves the first bucket when the table has 32."""
 
     def place_of_16(order: list[int]) -> int:
@@ -49,7 +49,7 @@ def test_each_kind_of_table_grows_at_another_size() -> None:
     assert [place_of_16(computed_hash_order(keys(count), int_hash)) for count in (13, 14)] == [0, 13]
 
 
-def test_described_topics_of_one_bucket_stand_in_the_order_of_the_larger_copy() -> None:
+def test_described_topics_are_ordered_as_in_apaches_larger_copy_of_the_hash_map() -> None:
     """As Apache's kafka-topics listed them: "Aa.dotted" and "Aa-words" share one of eight buckets, not of sixteen."""
     names = ["Aa-jobs", "Aa-mails", "Aa-orders", "Aa-other", "Aa-words", "Aa.dotted"]
     seen = ["Aa.dotted", "Aa-words", "Aa-orders", "Aa-jobs", "Aa-other", "Aa-mails"]
@@ -57,7 +57,7 @@ def test_described_topics_of_one_bucket_stand_in_the_order_of_the_larger_copy() 
     assert hash_order(names, string_hash, capacity=6) != seen
 
 
-def test_timeline_table_lists_by_high_bits_of_a_product_and_the_last_of_a_bucket_first() -> None:
+def test_a_timeline_hash_table_is_listed_by_bucket_and_within_a_bucket_last_first() -> None:
     # The products begin with the bits 0000, 1001, 0011 and 0111.
     assert timeline_order([0, 1, 2], int_hash) == [2, 0, 1]
     assert timeline_order([0, 4], int_hash) == [4, 0]

@@ -68,24 +68,24 @@ def test_java_properties_are_written_so_that_java_reads_the_same(key: str, value
         (1_735_689_599_999, "Tue Dec 31 23:59:59 UTC 2024"),
     ],
 )
-def test_a_date_in_javas_words(now_ms: int, text: str) -> None:
+def test_a_date_is_rendered_as_java_renders_it(now_ms: int, text: str) -> None:
     assert java_date(now_ms) == text
 
 
 @pytest.mark.parametrize("digits", ["", "12", "00g0"])
-def test_an_escape_that_is_no_character_is_one_sentence(digits: str) -> None:
+def test_an_invalid_unicode_escape_in_properties_is_named_in_the_error(digits: str) -> None:
     with pytest.raises(MalformedProperties) as malformed:
         parse_properties(f"a=\\u{digits}")
     assert str(malformed.value) == f"\\u{digits} is not a character"
 
 
-def test_a_file_of_settings_loses_the_white_space_at_the_end_of_values_but_no_escaped_one(tmp_path: Path) -> None:
+def test_a_properties_file_strips_trailing_white_space_of_values_unless_it_is_escaped(tmp_path: Path) -> None:
     path = tmp_path / "my.properties"
     path.write_text("a = b \t\nc=d\\ \ne=\\n\nf=g\\\\ \nh= \n i\\\n = j \n", encoding="utf-8")
     assert read_properties(path) == {"a": "b", "c": "d ", "e": "\n", "f": "g\\", "h": "", "i": "j"}
 
 
-def test_a_file_of_settings_is_utf_8(tmp_path: Path) -> None:
+def test_a_properties_file_is_read_as_utf_8(tmp_path: Path) -> None:
     path = tmp_path / "my.properties"
     path.write_bytes("a=é".encode())
     assert read_properties(path) == {"a": "é"}

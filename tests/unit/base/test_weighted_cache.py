@@ -5,7 +5,7 @@ from __future__ import annotations
 from pessoa.base.weighted_cache import WeightedCache
 
 
-def test_what_was_used_longest_ago_is_forgotten_first() -> None:
+def test_the_least_recently_used_entry_is_evicted_first() -> None:
     cache: WeightedCache[str] = WeightedCache(10)
     for key in "abc":
         cache.put(key, key.upper(), 3)
@@ -16,7 +16,7 @@ def test_what_was_used_longest_ago_is_forgotten_first() -> None:
     assert cache.get("b") is None
 
 
-def test_what_weighs_more_than_everything_may_is_not_kept() -> None:
+def test_an_entry_heavier_than_the_limit_of_the_cache_is_not_kept() -> None:
     cache: WeightedCache[str] = WeightedCache(10)
     cache.put("a", "A", 3)
     cache.put("b", "B", 11)

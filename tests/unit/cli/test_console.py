@@ -27,7 +27,7 @@ class Full:
         return 1
 
 
-def test_a_full_producer_is_polled_until_it_has_room() -> None:
+def test_a_producer_whose_queue_is_full_is_polled_until_it_has_room() -> None:
     producer = Full()
     waiting: Any = producer
     _send(waiting, "t", Line([], None, b"oi"), lambda error, message: None)

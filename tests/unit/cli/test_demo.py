@@ -15,7 +15,7 @@ from pessoa.platform.shop import PARTITIONS, TOPICS
 from pessoa.testing import Broker
 
 
-def test_the_demo_creates_the_topics_that_are_missing_and_takes_the_others_as_they_are() -> None:
+def test_the_demo_creates_missing_topics_and_uses_existing_ones_unchanged() -> None:
     with Broker() as broker:
         words = ["--bootstrap-server", broker.bootstrap_servers, "--events", "5"]
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -30,7 +30,7 @@ def test_the_demo_creates_the_topics_that_are_missing_and_takes_the_others_as_th
         assert again.stdout.splitlines()[0] == "the topics of the shop are there"
 
 
-def test_the_demo_says_which_topic_could_not_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_names_the_topic_that_could_not_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: AdminClient, wanted: TopicSpec, *__: Any) -> None:
         raise TopicUnavailable(f"the topic {wanted.name} could not be created: not authorised")
 

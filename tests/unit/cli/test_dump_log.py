@@ -134,7 +134,7 @@ def test_max_bytes_ends_the_dump_before_a_batch_that_does_not_fit(
     )
 
 
-def test_a_torn_end_is_counted_and_a_wrong_checksum_is_shown(
+def test_an_incomplete_batch_at_the_end_is_counted_and_a_wrong_checksum_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = batch_at(5, b"a")
@@ -154,7 +154,7 @@ def test_a_torn_end_is_counted_and_a_wrong_checksum_is_shown(
         (bytes(8) + b"\xff\xff\xff\xf0" + bytes(4) + b"\x02" + bytes(100), "the batch says it has -4 bytes"),
     ],
 )
-def test_bytes_that_are_no_batch_end_the_run_with_a_sentence(
+def test_bytes_that_are_no_batch_end_the_dump_with_an_error_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], garbage: bytes, problem: str
 ) -> None:
     first = batch_at(5, b"a")
@@ -175,7 +175,9 @@ def test_a_damaged_record_is_named_by_the_position_of_its_batch(
     assert f"{path}, in the batch at position 0: a record claims 63 bytes" in capsys.readouterr().err
 
 
-def test_an_offset_index_is_held_against_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offset_index_entries_that_contradict_the_log_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first = batch_at(5, b"a", b"b")
     segment(tmp_path, first, batch_at(7, b"c"), batch_at(8, b"d"))
     index = tmp_path / f"{NAME}.index"
@@ -201,7 +203,7 @@ def test_an_offset_index_is_held_against_its_log(tmp_path: Path, capsys: pytest.
 @pytest.mark.parametrize(
     ("position", "problem"), [(100_000, "it points behind the end of the log"), (3, "it points to no batch")]
 )
-def test_an_index_entry_that_leads_nowhere_ends_the_run(
+def test_an_index_entry_with_a_position_outside_the_log_ends_the_dump(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], position: int, problem: str
 ) -> None:
     segment(tmp_path, batch_at(5, b"a"))
@@ -211,7 +213,9 @@ def test_an_index_entry_that_leads_nowhere_ends_the_run(
     assert capsys.readouterr().err == f"kafka-dump-log: {index}, entry 0: {problem}\n"
 
 
-def test_a_time_index_is_held_against_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_time_index_entries_that_contradict_the_log_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     segment(tmp_path, batch_at(5, b"a", b"b"), batch_at(7, b"c"), batch_at(8, b"d", b"e"))
     index = tmp_path / f"{NAME}.timeindex"
     entries = ((1001, 1), (1005, 2), (1000, 3), (1001, 4), (1002, 9))
@@ -241,7 +245,9 @@ def test_a_time_index_that_goes_back_is_out_of_order(tmp_path: Path, capsys: pyt
     ]
 
 
-def test_the_sanity_check_is_the_one_of_a_starting_broker(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_index_sanity_check_makes_the_checks_of_a_starting_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     segment(tmp_path, batch_at(5, b"a"))
     index, times = tmp_path / f"{NAME}.index", tmp_path / f"{NAME}.timeindex"
     index.write_bytes(pack(">ii", 3, 1))
@@ -285,7 +291,7 @@ def test_aborted_transactions_and_producers_are_printed_one_to_a_line(
     ]
 
 
-def test_a_damaged_snapshot_is_a_finding_and_a_damaged_transaction_index_the_end(
+def test_a_damaged_producer_snapshot_is_reported_and_a_damaged_transaction_index_ends_the_dump(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     snapshot, transactions = tmp_path / f"{NAME}.snapshot", tmp_path / f"{NAME}.txnindex"
@@ -297,7 +303,7 @@ def test_a_damaged_snapshot_is_a_finding_and_a_damaged_transaction_index_the_end
     assert "33 bytes are not a whole number of entries of 34" in capsys.readouterr().err
 
 
-def test_group_metadata_is_printed_with_what_its_members_said(
+def test_group_metadata_is_printed_with_the_subscriptions_of_its_members(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subscription = pack(">hi", 0, 1) + pack(">h", 1) + b"t" + pack(">i", -1)
@@ -340,7 +346,7 @@ def test_an_unknown_metadata_record_does_not_end_the_dump(tmp_path: Path, capsys
     ]
 
 
-def test_a_record_without_a_key_is_no_coordinators_and_tiered_storage_is_not_offered(
+def test_a_record_without_a_key_is_refused_by_coordinator_decoders_and_tiered_storage_is_not_offered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = segment(tmp_path, build_batch([Record(5, 0, None, b"")]))
@@ -350,7 +356,9 @@ def test_a_record_without_a_key_is_no_coordinators_and_tiered_storage_is_not_off
     assert "--remote-log-metadata-decoder is not offered" in capsys.readouterr().err
 
 
-def test_a_snapshot_of_the_metadata_says_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_dump_of_a_metadata_snapshot_prints_its_end_offset_and_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, headline in (
         ("00000000000000000012-0000000003.checkpoint", "Snapshot end offset: 12, epoch: 3"),
         ("bootstrap.checkpoint", "KRaft bootstrap snapshot"),
@@ -371,7 +379,7 @@ def test_a_file_whose_name_has_no_offset_is_refused(
     assert capsys.readouterr().err.startswith(f"kafka-dump-log: {path}: ")
 
 
-def test_unknown_files_are_passed_over_and_missing_ones_end_the_run(
+def test_unknown_files_are_skipped_and_missing_ones_end_the_dump(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = segment(tmp_path)
@@ -393,7 +401,7 @@ def test_unknown_files_are_passed_over_and_missing_ones_end_the_run(
         (["--files", "x.log", "--max-bytes", "many"], "Cannot parse argument 'many' of option max-bytes"),
     ],
 )
-def test_a_wrong_command_line_ends_with_one_and_says_why(
+def test_a_wrong_command_line_exits_with_code_1_and_a_reason(
     capsys: pytest.CaptureFixture[str], arguments: list[str], problem: str
 ) -> None:
     assert main(arguments) == 1
@@ -428,7 +436,7 @@ def test_help_has_every_option_of_apaches_tool_and_examples(capsys: pytest.Captu
         ([None, True, -1, {}], "[null,true,-1,{}]"),
     ],
 )
-def test_json_looks_as_apaches_library_prints_it(value: object, text: str) -> None:
+def test_json_is_printed_as_by_apaches_library(value: object, text: str) -> None:
     assert json_text(value) == text
 
 
@@ -439,7 +447,7 @@ def test_a_message_has_only_the_fields_of_its_version() -> None:
     assert as_json(value, 2) == fields + '"currentStateTimestamp":-1,"members":[]}'
 
 
-def test_a_dump_into_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+def test_a_dump_into_a_closed_pipe_ends_without_an_error_message(tmp_path: Path) -> None:
     path = segment(tmp_path, *(batch_at(offset, b"v" * 100) for offset in range(5, 2000)))
     with subprocess.Popen(
         [sys.executable, "-m", "pessoa.cli.tools", "kafka-dump-log", "--print-data-log", "--files", str(path)],
@@ -454,7 +462,7 @@ def test_a_dump_into_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
         assert dump.wait(120) == 1
 
 
-def test_dumping_a_segment_imports_neither_a_broker_nor_what_takes_long(tmp_path: Path) -> None:
+def test_dumping_a_segment_imports_no_broker_and_no_slow_module(tmp_path: Path) -> None:
     path = segment(tmp_path, batch_at(5, b"a"))
     heavy = ("pessoa.log", "click", "asyncio", "cramjam", "argparse", "pathlib", "shutil")
     code = (

@@ -57,33 +57,33 @@ def test_the_access_log_is_shown_in_columns(home: Path) -> None:
     ]
 
 
-def test_several_brokers_are_told_apart(home: Path) -> None:
+def test_the_lines_of_several_brokers_are_labelled_with_their_broker(home: Path) -> None:
     write(home, "broker-1", "access", ACCESS)
     write(home, "broker-2", "access", ACCESS)
     assert [line.partition(" | ")[0] for line in show("broker", "--access")] == ["broker-1", "broker-2"]
 
 
-def test_a_log_that_is_off_says_how_to_turn_it_on(home: Path) -> None:
+def test_showing_a_log_that_is_off_explains_how_to_turn_it_on(home: Path) -> None:
     result = CliRunner().invoke(logs, ["broker-2", "--access"])
     assert result.exit_code == 1
     assert "--entity-type broker-loggers --entity-name 2 --add-config kafka.request.logger=DEBUG" in result.output
 
 
-def test_the_last_lines_reach_back_behind_a_rotation(home: Path) -> None:
+def test_the_last_lines_include_those_of_a_rotated_file(home: Path) -> None:
     folder = home / "logs" / "broker-1"
     (folder / "access.log.1").write_text("".join(json.dumps({**ACCESS, "ms": n}) + "\n" for n in range(5)))
     write(home, "broker-1", "access", {**ACCESS, "ms": 5})
     assert [line.split("  ")[-2] for line in show("broker-1", "--access", "-n", "3")] == ["3 ms", "4 ms", "5 ms"]
 
 
-def test_names_of_clients_move_no_cursor(home: Path) -> None:
+def test_control_characters_in_client_ids_are_not_printed(home: Path) -> None:
     write(home, "broker-1", "access", {**ACCESS, "client_id": "\x1b[2J\nroot"}, "not json \x1b[2J")
     shown = show("broker-1", "--access")
     assert len(shown) == 2
     assert all(line.isprintable() for line in shown)
 
 
-def test_an_audit_line_says_what_was_changed(home: Path) -> None:
+def test_an_audit_line_shows_what_was_changed(home: Path) -> None:
     entry = {
         **ACCESS,
         "event": "CreateTopics",
@@ -95,7 +95,7 @@ def test_an_audit_line_says_what_was_changed(home: Path) -> None:
     assert line.endswith("CreateTopics  ok  topics name=orders num_partitions=3, name=bills validate_only=False")
 
 
-def test_a_traceback_of_the_error_log_is_set_off(home: Path) -> None:
+def test_a_traceback_of_the_error_log_is_indented(home: Path) -> None:
     entry = {
         "time": ACCESS["time"],
         "level": "ERROR",
@@ -119,12 +119,12 @@ def test_the_other_logs_are_shown(home: Path, log: str) -> None:
     assert "  x" in line
 
 
-def test_dropped_lines_are_mentioned(home: Path) -> None:
+def test_the_number_of_dropped_lines_is_shown(home: Path) -> None:
     write(home, "broker-1", "access", {"time": ACCESS["time"], "dropped": 7})
     assert show("broker-1", "--access") == ["2026-11-17 04:25:06.123  7 lines were dropped: the disk did not take them"]
 
 
-def test_a_tail_goes_on_behind_a_rotation(tmp_path: Path) -> None:
+def test_following_a_log_continues_after_a_rotation(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     path.write_text("one\n")
     tail = LogTail(path)

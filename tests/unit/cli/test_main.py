@@ -22,7 +22,7 @@ def test_help_names_every_subcommand_and_gives_examples() -> None:
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_a_row_of_the_table_and_its_command_give_the_same_name_and_help(name: str) -> None:
+def test_a_tool_row_and_its_command_have_the_same_name_and_help(name: str) -> None:
     with main.make_context("pessoa", [name], resilient_parsing=True) as context:
         command = main.get_command(context, name)
     assert command is not None
@@ -42,7 +42,7 @@ def test_an_unknown_subcommand_is_named_in_the_error() -> None:
 
 
 @pytest.mark.parametrize("line", ["pessoa upp ", "pessoa upp --"])
-def test_a_shell_that_completes_a_line_with_a_mistake_in_it_hears_no_complaint(line: str) -> None:
+def test_completing_a_command_line_with_a_mistake_prints_no_error(line: str) -> None:
     asked = {"_PESSOA_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": "2"}
     result = CliRunner().invoke(main, prog_name="pessoa", env=asked)
     assert (result.exit_code, result.output.count("No such command")) == (0, 0)
@@ -68,7 +68,7 @@ def test_importing_pessoa_imports_nothing_else() -> None:
     assert run.stdout == "['pessoa']\n"
 
 
-def test_broker_hands_every_argument_untouched_to_the_assembly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pessoa_broker_passes_every_argument_unchanged_to_the_assembly(monkeypatch: pytest.MonkeyPatch) -> None:
     received: list[str] = []
 
     def fake_main(argv: list[str]) -> int:
@@ -96,7 +96,7 @@ def test_a_broker_is_started_without_click() -> None:
     assert run.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_broker_that_runs_has_not_imported_what_it_does_not_need(tmp_path: Path) -> None:
+def test_a_running_broker_has_imported_only_the_modules_that_it_needs(tmp_path: Path) -> None:
     """A start is as long as what it imports, and the broker keeps the memory."""
     code = (
         "import asyncio, sys\n"

@@ -12,18 +12,18 @@ from pessoa.testing import Broker
     ("target", "producer", "consumer", "needed"),
     [(100, 10, 20, 10), (100, 20, 10, 10), (5, 10, 20, 1), (101, 10, 50, 11)],
 )
-def test_the_slower_side_decides_and_a_part_of_a_partition_is_a_whole_one(
+def test_the_partition_count_is_that_of_the_slower_side_rounded_up(
     target: float, producer: float, consumer: float, needed: int
 ) -> None:
     assert partitions_needed(target, Measured(producer, consumer, 1)) == needed
 
 
-def test_the_answer_stands_beside_the_numbers_it_comes_from() -> None:
+def test_the_recommended_partition_count_is_shown_with_the_numbers_behind_it() -> None:
     text = "\n".join(report(100, Measured(30, 60, 1000)))
     assert "max(t/p, t/c) = max(3.33, 1.67), so 4 partitions." in text
 
 
-def test_a_running_cluster_is_measured_and_left_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+def test_measuring_a_running_cluster_leaves_it_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
     with Broker() as broker:
         words = ["--bootstrap-server", broker.bootstrap_servers, "--target", "50", "--seconds", "0.2"]
         result = CliRunner().invoke(partitions, words)

@@ -50,7 +50,7 @@ def test_values_complete_from_the_cluster_and_from_tables(line: str, found: list
     assert texts(line) == found
 
 
-def test_names_are_asked_of_the_live_cluster_and_an_absent_one_has_none() -> None:
+def test_names_are_completed_from_the_running_cluster_and_not_at_all_without_one() -> None:
     with Broker() as broker:
         words = ["--bootstrap-server", broker.bootstrap_servers, "--create", "--topic", "apples"]
         assert kafka_topics(words) == 0
@@ -79,7 +79,7 @@ def test_the_tools_with_schemas_complete_and_get_the_cluster_too() -> None:
     assert command[4:] == ["--bootstrap-server", "there:9092", "--topic", "orders"]
 
 
-def test_what_stands_behind_a_semicolon_has_the_chosen_cluster_too(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_command_behind_a_semicolon_gets_the_chosen_cluster_too(capfd: pytest.CaptureFixture[str]) -> None:
     line = f"kafka-topics --version > /dev/null ; printenv {DEFAULT_CLUSTER_VARIABLE}\n"
     CliRunner().invoke(shell, ["--cluster", "far=there:9092"], input=line)
     assert capfd.readouterr().out == "there:9092\n"
@@ -98,7 +98,7 @@ def test_without_a_terminal_lines_are_run_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("cluster", ["nonsense", "=localhost:9092", "name="])
-def test_a_cluster_has_a_name_and_an_address(cluster: str) -> None:
+def test_a_cluster_option_without_name_and_address_is_refused(cluster: str) -> None:
     refused = CliRunner().invoke(shell, ["--cluster", cluster])
     assert refused.exit_code == 2
     assert "a cluster is given as NAME=HOST:PORT" in refused.output

@@ -31,12 +31,12 @@ def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
     }
 
 
-def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_properties_file_gives_one_error_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         read_properties(str(tmp_path / "absent"))
 
 
-def test_a_file_that_is_no_properties_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_malformed_properties_file_gives_one_error_line(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("password=C:\\users\n")
     with pytest.raises(UsageError, match=r"client\.properties: \\users is not a character"):
@@ -71,7 +71,7 @@ AWAY = "No broker answers at {}. Trying again; `pessoa up` starts a cluster on l
         ),
     ],
 )
-def test_why_no_broker_can_be_used_is_told_with_its_address(
+def test_the_error_without_a_usable_broker_names_its_address_and_the_reason(
     code: int, heard: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listen = silence_listener()

@@ -11,7 +11,7 @@ from pessoa.cli.main import main
 from pessoa.cli.up import where_the_commands_are
 
 
-def test_up_says_nothing_of_the_commands_if_they_are_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_up_does_not_mention_the_commands_if_they_are_on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     command = tmp_path / "kafka-topics"
     command.touch(mode=0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
@@ -19,7 +19,7 @@ def test_up_says_nothing_of_the_commands_if_they_are_on_path(monkeypatch: pytest
     assert where_the_commands_are() == ""
 
 
-def test_up_says_how_to_activate_the_environment_if_the_commands_are_not_on_path(
+def test_up_explains_how_to_activate_the_environment_if_the_commands_are_not_on_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("kafka-topics", "activate"):
@@ -45,7 +45,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("options", [[], ["--detach"]])
-def test_a_full_disk_is_one_sentence_and_an_exit_code(
+def test_a_full_disk_gives_one_error_line_and_an_exit_code(
     home: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=3 * 2**20))
@@ -58,7 +58,7 @@ def test_a_full_disk_is_one_sentence_and_an_exit_code(
 
 
 @pytest.mark.parametrize("options", [[], ["--detach"]])
-def test_data_of_another_cluster_is_one_sentence_and_an_exit_code(home: Path, options: list[str]) -> None:
+def test_data_of_another_cluster_gives_one_error_line_and_an_exit_code(home: Path, options: list[str]) -> None:
     (home / "platform.properties").write_text("cluster.id=mine\nbrokers=1\n")
     (home / "broker-1").mkdir()
     (home / "broker-1" / "meta.properties").write_text("version=1\ncluster.id=theirs\nnode.id=1\n")
@@ -70,7 +70,7 @@ def test_data_of_another_cluster_is_one_sentence_and_an_exit_code(home: Path, op
     )
 
 
-def test_a_home_that_may_not_be_written_is_one_sentence(home: Path) -> None:
+def test_a_home_that_is_not_writable_gives_one_error_line(home: Path) -> None:
     (home / "file").write_text("")
     refused = CliRunner().invoke(main, ["up", "--services", "none"], env={"PESSOA_HOME": str(home / "file")})
     assert refused.exit_code == 1

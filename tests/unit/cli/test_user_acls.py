@@ -18,32 +18,32 @@ def operations(wish: Wish, permission: Permission = Permission.ALLOW) -> dict[Pa
     return {pattern: {entry.operation.name for entry in entries} for pattern, entries in found.items()}
 
 
-def test_a_producer_gets_what_kafka_acls_gives_one() -> None:
+def test_allowing_a_producer_creates_the_acls_of_kafka_acls_producer() -> None:
     wish = Wish(produce=True, topics=("orders",), transactional_ids=("t",))
     transactional_id = Pattern(ResourceType.TRANSACTIONAL_ID, "t", PatternType.LITERAL)
     assert operations(wish) == {ORDERS: {"WRITE", "DESCRIBE", "CREATE"}, transactional_id: {"WRITE", "DESCRIBE"}}
 
 
-def test_a_consumer_gets_what_kafka_acls_gives_one() -> None:
+def test_allowing_a_consumer_creates_the_acls_of_kafka_acls_consumer() -> None:
     wish = Wish(consume=True, topics=("orders",), groups=("billing",))
     assert operations(wish) == {ORDERS: {"READ", "DESCRIBE"}, BILLING: {"READ"}}
 
 
-def test_denying_one_direction_leaves_the_other() -> None:
+def test_denying_producing_does_not_deny_consuming() -> None:
     both = Permission.DENY
     assert operations(Wish(produce=True, topics=("orders",)), both) == {ORDERS: {"WRITE"}}
     assert operations(Wish(consume=True, topics=("orders",)), both) == {ORDERS: {"READ"}}
     assert operations(Wish(topics=("orders",)), both) == {ORDERS: {"ALL"}}
 
 
-def test_a_name_with_a_star_at_its_end_is_a_prefix_and_a_star_alone_is_everything() -> None:
+def test_a_name_with_a_trailing_star_is_a_prefix_and_a_star_alone_matches_all() -> None:
     found = list(entries_of("ana", Wish(manage=True, topics=("shop-*", "*", "a*b")), Permission.ALLOW))
     assert [(one.name, one.pattern_type.name) for one in found] == [
         ("shop-", "PREFIXED"), ("*", "LITERAL"), ("a*b", "LITERAL"),
     ]  # fmt: skip
 
 
-def test_the_principal_is_a_user_with_or_without_its_type() -> None:
+def test_the_principal_may_be_given_with_or_without_its_type() -> None:
     for name in ("ana", "User:ana"):
         (entries,) = entries_of(name, Wish(manage=True, topics=("orders",), host="10.0.0.1"), Permission.ALLOW).values()
         assert entries == [Entry("User:ana", "10.0.0.1", Operation.ALL, Permission.ALLOW)]
@@ -58,12 +58,12 @@ def test_the_principal_is_a_user_with_or_without_its_type() -> None:
         (Wish(produce=True, groups=("g",)), "--topic"),
     ],
 )
-def test_what_is_missing_is_said_with_what_to_write(wish: Wish, hint: str) -> None:
+def test_a_missing_argument_is_named_with_what_to_write(wish: Wish, hint: str) -> None:
     with pytest.raises(BadWish, match=hint):
         entries_of("ana", wish, Permission.ALLOW)
 
 
-def test_removing_without_an_action_means_every_entry_on_what_is_named_and_of_that_user_alone() -> None:
+def test_removing_without_an_action_removes_all_acls_of_that_user_on_the_named_resources() -> None:
     wish = Wish(topics=("orders",))
     denied = Entry("User:ana", "*", Operation.WRITE, Permission.DENY)
     assert is_meant("ana", wish, ORDERS, denied)
@@ -71,14 +71,14 @@ def test_removing_without_an_action_means_every_entry_on_what_is_named_and_of_th
     assert not is_meant("bob", wish, ORDERS, denied)
 
 
-def test_removing_what_a_consumer_has_needs_no_group() -> None:
+def test_removing_the_acls_of_a_consumer_needs_no_group() -> None:
     wish = Wish(consume=True, topics=("orders",))
     assert is_meant("ana", wish, ORDERS, Entry("User:ana", "*", Operation.READ, Permission.ALLOW))
     assert not is_meant("ana", wish, ORDERS, Entry("User:ana", "*", Operation.WRITE, Permission.ALLOW))
     assert not is_meant("ana", wish, ORDERS, Entry("User:bob", "*", Operation.READ, Permission.ALLOW))
 
 
-def test_the_entries_of_a_user_on_a_resource_are_one_row_and_denials_come_first() -> None:
+def test_the_acls_of_a_user_on_a_resource_are_one_row_and_denials_come_first() -> None:
     entries = entries_of("ana", Wish(produce=True, consume=True, topics=("orders",), groups=("g*",)), Permission.ALLOW)
     found = [(pattern, entry) for pattern, each in entries.items() for entry in each]
     found.append((ORDERS, Entry("User:ana", "10.0.0.1", Operation.ALL, Permission.DENY)))
@@ -90,7 +90,9 @@ def test_the_entries_of_a_user_on_a_resource_are_one_row_and_denials_come_first(
 
 
 @pytest.mark.parametrize("words", [("users", "list"), ("users", "add", "ana"), ("acls", "list")])
-def test_without_a_secured_cluster_the_commands_say_how_to_get_one(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_without_a_secured_cluster_the_commands_explain_how_to_create_one(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
     done = CliRunner().invoke(main, words, env={"PESSOA_HOME": str(tmp_path)})
     assert done.exit_code == 1
     assert "pessoa up --secure" in done.output
@@ -98,20 +100,20 @@ def test_without_a_secured_cluster_the_commands_say_how_to_get_one(words: tuple[
 
 
 @pytest.mark.parametrize("name", ["../x", "broker-1", "a b"])
-def test_a_name_that_no_user_can_have_is_refused_before_a_cluster_is_asked(name: str) -> None:
+def test_an_invalid_user_name_is_refused_before_the_cluster_is_contacted(name: str) -> None:
     done = CliRunner().invoke(main, ["users", "add", name])
     assert done.exit_code == 1
     assert "name" in done.output
 
 
-def test_an_operation_that_kafka_does_not_have_is_refused_with_those_that_it_has() -> None:
+def test_an_unknown_acl_operation_is_refused_with_the_list_of_operations() -> None:
     done = CliRunner().invoke(main, ["acls", "allow", "ana", "--operation", "fly", "--topic", "t"])
     assert done.exit_code == 2
     assert "DESCRIBE_CONFIGS" in done.output
 
 
 @pytest.mark.parametrize("host", ["localhost", "10.0.0.0/8", "10.0.0", "10.0.0.*", ""])
-def test_a_host_that_no_connection_has_is_refused_with_what_to_write(host: str) -> None:
+def test_a_host_that_is_no_address_is_refused_with_what_to_write(host: str) -> None:
     done = CliRunner().invoke(main, ["acls", "allow", "ana", "--manage", "--topic", "t", "--host", host])
     assert done.exit_code == 2
     assert "address" in done.output

@@ -47,7 +47,7 @@ def test_token_of_a_file_is_read_for_each_login(tmp_path: Path) -> None:
          "sasl.oauthbearer.scope": "kafka read"},
     ],
 )  # fmt: skip
-def test_token_is_asked_for_with_client_credentials(named: dict[str, str]) -> None:
+def test_a_token_is_requested_with_client_credentials(named: dict[str, str]) -> None:
     with IdentityProvider(ANA).serving() as provider:
         settings = {URL: provider.url("/token"), **named}
         assert get_token(settings).count(".") == 2
@@ -66,7 +66,7 @@ def test_token_is_asked_for_with_client_credentials(named: dict[str, str]) -> No
     }
 
 
-def test_answer_that_is_no_token_is_told_without_repeating_it() -> None:
+def test_a_token_response_without_a_token_is_an_error_that_does_not_show_the_response() -> None:
     settings = {ID: "shop", SECRET: "the secret"}
     with IdentityProvider(ANA).serving() as provider:
         with pytest.raises(AuthenticationFailed, match="status 404"):

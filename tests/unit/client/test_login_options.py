@@ -48,7 +48,7 @@ def test_the_options_of_tokens_are_read_by_the_same_rules() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n"])
-def test_without_a_text_there_are_no_options(text: str) -> None:
+def test_an_empty_jaas_text_has_no_options(text: str) -> None:
     assert login_options({"sasl.jaas.config": text}) == login_options({}) == {}
 
 
@@ -61,7 +61,7 @@ def test_without_a_text_there_are_no_options(text: str) -> None:
         f'X required username="ana" password="{SECRET};',
     ],
 )
-def test_a_text_that_java_would_not_take_is_refused_without_being_repeated(text: str) -> None:
+def test_a_jaas_text_that_java_would_refuse_is_refused_without_showing_it(text: str) -> None:
     for read in (_login, lambda settings: to_librdkafka(settings, refuse_warnings)):
         with pytest.raises(BadSettings, match=r"Invalid value for configuration sasl\.jaas\.config") as refused:
             read(scram(text))
@@ -69,6 +69,6 @@ def test_a_text_that_java_would_not_take_is_refused_without_being_repeated(text:
 
 
 @given(st.text(), st.text())
-def test_every_name_and_password_can_be_written_and_read_again(name: str, password: str) -> None:
+def test_every_name_and_password_survives_being_written_to_jaas_and_parsed(name: str, password: str) -> None:
     found = login_options(with_user(scram(""), name, password))
     assert (found["username"], found["password"]) == (name, password)

@@ -24,7 +24,7 @@ class Asked:
         return AlterUserScramCredentialsResponse(throttle_time_ms=0, results=[])
 
 
-def test_salts_are_random_and_look_like_those_of_kafkas_tools() -> None:
+def test_scram_salts_are_random_and_have_the_form_of_kafkas_tools() -> None:
     asked = Asked()
     for _ in range(2):
         alter_credentials(cast("Cluster", asked), "ana", [Credential(Mechanism.SCRAM_SHA_256, 4096, "secret")], [])

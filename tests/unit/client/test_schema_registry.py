@@ -107,7 +107,7 @@ both = pytest.mark.parametrize("ask", [ask_blocking, ask_async])
 
 
 @both
-def test_a_schema_that_refers_to_others_comes_with_their_texts_in_order(
+def test_a_schema_with_references_is_returned_with_the_texts_of_its_references_in_order(
     registry: ScriptedRegistry, ask: Callable[..., object]
 ) -> None:
     base = {"name": "base", "subject": "b/1", "version": 1}
@@ -134,7 +134,7 @@ def test_a_schema_that_refers_to_others_comes_with_their_texts_in_order(
          "NONE"),
     ],
 )  # fmt: skip
-def test_subjects_versions_and_levels_are_read(
+def test_subjects_versions_and_compatibility_levels_are_read(
     registry: ScriptedRegistry, ask: Callable[..., object], question: Callable[[], Question[object]], line: str,
     answer: object, found: object,
 ) -> None:  # fmt: skip
@@ -144,7 +144,7 @@ def test_subjects_versions_and_levels_are_read(
 
 
 @both
-def test_a_level_is_set_for_one_subject(registry: ScriptedRegistry, ask: Callable[..., object]) -> None:
+def test_a_compatibility_level_is_set_for_one_subject(registry: ScriptedRegistry, ask: Callable[..., object]) -> None:
     registry.answers = {"PUT /config/b%2F1": {"compatibility": "FULL"}}
     ask({"url": registry.url}, lambda: set_compatibility_level("b/1", "FULL"))
     assert registry.bodies == [b'{"compatibility":"FULL"}']
@@ -168,7 +168,7 @@ def test_a_subject_is_deleted_by_its_quoted_name_and_the_versions_are_told(
         ({"is_compatible": False, "messages": ["why", "not"]}, Verdict(False, ("why", "not"))),
     ],
 )
-def test_a_check_of_compatibility_says_why_not(
+def test_a_compatibility_check_returns_the_reasons(
     registry: ScriptedRegistry, ask: Callable[..., object], answer: object, verdict: Verdict
 ) -> None:
     registry.answers = {"POST /compatibility/subjects/b%2F1/versions/latest?verbose=true": answer}
@@ -178,7 +178,7 @@ def test_a_check_of_compatibility_says_why_not(
 
 
 @both
-def test_a_registry_that_is_away_or_not_itself_is_passed_over(registry: ScriptedRegistry, ask: Ask) -> None:
+def test_an_unreachable_or_foreign_registry_is_skipped_for_the_next_url(registry: ScriptedRegistry, ask: Ask) -> None:
     registry.answers = {"GET /subjects/s/versions/latest": {"schema": "text", "id": 4}}
 
     async def page() -> App:
@@ -203,7 +203,7 @@ def test_a_registry_that_is_away_or_not_itself_is_passed_over(registry: Scripted
         ({}, "ann:secret@", f"Basic {b64encode(b'ann:secret').decode()}"),
     ],
 )
-def test_the_client_says_who_it_is(
+def test_the_registry_client_sends_a_user_agent(
     registry: ScriptedRegistry, ask: Ask, settings: dict[str, str], credentials: str, sent: str | None
 ) -> None:
     registry.answers = {"GET /schemas/ids/7": {"schema": "text"}}
@@ -212,7 +212,7 @@ def test_the_client_says_who_it_is(
     assert registry.authorizations == [sent]
 
 
-def test_an_id_is_asked_once_and_a_version_each_time(registry: ScriptedRegistry) -> None:
+def test_a_schema_id_is_requested_once_and_a_latest_version_each_time(registry: ScriptedRegistry) -> None:
     registry.answers = {"GET /schemas/ids/7": {"schema": "text"}, "GET /subjects/s/versions/1": {"schema": "text"}}
     client = RegistryClient({"url": registry.url})
     for _ in range(2):
@@ -222,7 +222,7 @@ def test_an_id_is_asked_once_and_a_version_each_time(registry: ScriptedRegistry)
     client.close()
 
 
-def test_the_cache_is_bounded_by_the_size_of_the_answers(
+def test_the_schema_cache_is_bounded_by_the_size_of_the_responses(
     registry: ScriptedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry_client, "_CACHE_BYTES", 1000)
@@ -236,14 +236,14 @@ def test_the_cache_is_bounded_by_the_size_of_the_answers(
 
 
 @both
-def test_a_refusal_carries_status_code_and_sentence(registry: ScriptedRegistry, ask: Ask) -> None:
+def test_a_registry_error_has_status_code_and_message(registry: ScriptedRegistry, ask: Ask) -> None:
     with pytest.raises(RegistryRefused, match="Schema not found") as refused:
         ask({"url": registry.url}, lambda: look_up("s", RegisteredSchema("text")))
     assert (refused.value.status, refused.value.code) == (404, 40403)
 
 
 @both
-def test_a_failure_names_the_registry_without_its_credentials(ask: Ask) -> None:
+def test_a_connection_failure_names_the_registry_without_its_credentials(ask: Ask) -> None:
     with pytest.raises(RegistryUnreachable, match=r"registry at http://127\.0\.0\.1:1 cannot be reached") as no:
         ask({"url": "http://ann:secret@127.0.0.1:1"}, lambda: by_id(1))
     assert "secret" not in str(no.value)
@@ -252,13 +252,13 @@ def test_a_failure_names_the_registry_without_its_credentials(ask: Ask) -> None:
 
 
 @both
-def test_json_of_another_shape_is_no_registry(registry: ScriptedRegistry, ask: Ask) -> None:
+def test_json_of_another_shape_is_refused_as_a_registry_response(registry: ScriptedRegistry, ask: Ask) -> None:
     registry.answers = {"GET /schemas/ids/7": ["no schema"]}
     with pytest.raises(RegistryUnreachable, match="no schema registry"):
         ask({"url": registry.url}, lambda: by_id(7))
 
 
-def test_a_client_that_is_pickled_asks_the_same_registry(registry: ScriptedRegistry) -> None:
+def test_an_unpickled_registry_client_uses_the_same_registry(registry: ScriptedRegistry) -> None:
     registry.answers = {"POST /subjects/s/versions": {"id": 12}}
     client = RegistryClient({"url": registry.url})
     assert client.ask(register("s", RegisteredSchema("text"))) == 12
@@ -268,7 +268,7 @@ def test_a_client_that_is_pickled_asks_the_same_registry(registry: ScriptedRegis
     copy.close()
 
 
-def test_a_registry_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
+def test_a_registry_that_accepts_connections_and_does_not_respond_times_out() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -277,7 +277,7 @@ def test_a_registry_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
             ask_blocking({"url": url, "http.read.timeout.ms": "50"}, lambda: by_id(1))
 
 
-def test_no_httpx_is_loaded_before_something_is_asked() -> None:
+def test_httpx_is_not_imported_before_the_first_request() -> None:
     """The console tools start in a tenth of a second."""
     assert RegistryClient({"url": NOWHERE})._http is None
     assert httpx.__name__ not in vars(registry_client)

@@ -81,7 +81,7 @@ def test_a_missing_topic_is_created_compacted_with_as_many_replicas_as_there_are
         (TopicSpec("", 2, 1, {"cleanup.policy": "compact"}), "has 2 partitions"),
     ],
 )
-def test_a_topic_that_would_lose_rows_or_their_order_is_refused(
+def test_a_topic_whose_settings_would_lose_rows_or_their_order_is_refused(
     settings: Settings, name: str, there: TopicSpec, complaint: str
 ) -> None:
     admin = AdminClient(settings)
@@ -91,7 +91,7 @@ def test_a_topic_that_would_lose_rows_or_their_order_is_refused(
     assert not refused.value.may_pass
 
 
-def test_a_topic_grows_where_that_was_asked_for_and_is_taken_as_it_is_otherwise(settings: Settings, name: str) -> None:
+def test_the_partitions_of_a_table_topic_are_increased_only_if_requested(settings: Settings, name: str) -> None:
     admin = AdminClient(settings)
     ensure_topic(admin, TopicSpec(name, 1, 1))
     assert ensure_topic(admin, TopicSpec(name, 3, 1)) == [0]
@@ -123,13 +123,13 @@ class ForgetfulBrokers:
         return dict.fromkeys(self.created, done)
 
 
-def test_a_new_topic_is_ensured_when_the_broker_that_is_asked_knows_it() -> None:
+def test_ensuring_a_new_topic_waits_until_the_broker_knows_it() -> None:
     admin: Any = ForgetfulBrokers()
     assert ensure_topic(admin, table_spec("t")) == [0]
     assert (admin.asked, admin.created) == (4, ["t"])
 
 
-def test_a_topic_is_deleted_and_deleting_it_again_does_no_harm(settings: Settings, name: str) -> None:
+def test_deleting_a_table_topic_twice_does_not_fail(settings: Settings, name: str) -> None:
     admin = AdminClient(settings)
     ensure_topic(admin, TopicSpec(name, 1, 1))
     delete_topic(admin, name)
@@ -139,7 +139,7 @@ def test_a_topic_is_deleted_and_deleting_it_again_does_no_harm(settings: Setting
         assert time.monotonic() < deadline_s, "it is still there"
 
 
-def test_a_cluster_that_is_away_may_come_back_and_a_stop_is_not_kept_waiting() -> None:
+def test_an_unreachable_cluster_is_a_transient_error_and_a_stop_is_not_delayed_by_it() -> None:
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"})
     with pytest.raises(TopicUnavailable) as away:
         ensure_topic(admin, table_spec("t"), timeout_s=0.1)
@@ -150,7 +150,7 @@ def test_a_cluster_that_is_away_may_come_back_and_a_stop_is_not_kept_waiting() -
         ensure_topic(admin, table_spec("t"), PATIENCE_S, stop)
 
 
-def test_what_was_written_is_read_from_the_start_and_the_last_row_of_a_key_holds(settings: Settings, name: str) -> None:
+def test_a_table_topic_is_read_from_the_start_and_has_the_last_row_of_each_key(settings: Settings, name: str) -> None:
     writer = TableWriter(settings)
     with reading(settings, table_spec(name)) as (_, empty):
         assert empty == {}
@@ -163,7 +163,7 @@ def test_what_was_written_is_read_from_the_start_and_the_last_row_of_a_key_holds
         assert found == {b"a": b"2", b"c": b"3"}
 
 
-def test_a_row_has_been_replayed_when_it_has_come_back(settings: Settings, name: str) -> None:
+def test_a_written_row_counts_as_replayed_when_it_has_been_read_back(settings: Settings, name: str) -> None:
     writer = TableWriter(settings)
     other = f"{name}-other"
     with (
@@ -191,6 +191,6 @@ def test_a_reader_whose_replay_fails_raises_in_its_waiters(settings: Settings, n
     reader.stop()
 
 
-def test_a_row_that_does_not_come_back_is_waited_for_as_long_as_was_said(settings: Settings, name: str) -> None:
+def test_waiting_for_a_written_row_ends_at_its_timeout(settings: Settings, name: str) -> None:
     with reading(settings, table_spec(name)) as (reader, _), pytest.raises(TopicUnavailable, match="not within"):
         reader.wait_until(TablePartition(name, 0), 1000, 0.05)

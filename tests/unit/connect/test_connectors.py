@@ -54,7 +54,7 @@ def reached(records: Sequence[Record]) -> Offsets:
     return Offsets(known)
 
 
-def test_a_file_is_followed_line_by_line_and_gone_on_with_after_a_restart(tmp_path: Path) -> None:
+def test_a_file_source_reads_lines_and_continues_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "log"
     source = started(FileStreamSourceConnector, {"file": str(path), "topic": "t"})
     assert source.poll() == []
@@ -70,7 +70,7 @@ def test_a_file_is_followed_line_by_line_and_gone_on_with_after_a_restart(tmp_pa
     again.stop()
 
 
-def test_a_file_sink_writes_what_java_would_print(tmp_path: Path) -> None:
+def test_a_file_sink_writes_values_as_java_prints_them(tmp_path: Path) -> None:
     sink = opened(FileStreamSinkConnector, {"file": str(tmp_path / "out")})
     schema = struct({"a": INT64, "b": STRING.as_optional})
     sink.put([Record("t", value_schema=schema, value={"a": 1, "b": None}), Record("t", value={"x": True}), Record("t")])
@@ -79,7 +79,7 @@ def test_a_file_sink_writes_what_java_would_print(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", QUICKSTARTS)
-def test_every_quickstart_makes_records_that_fit_their_schema_and_have_their_key(name: str) -> None:
+def test_every_datagen_quickstart_makes_records_that_fit_its_schema_and_have_its_key(name: str) -> None:
     settings = {"kafka.topic": "t", "quickstart": name, "max.interval": "0", "iterations": "20", "random.seed": "3"}
     assert DatagenConnector.check(settings) == {}
     records = started(DatagenConnector, settings).poll()
@@ -90,7 +90,7 @@ def test_every_quickstart_makes_records_that_fit_their_schema_and_have_their_key
         assert each.key is not None
 
 
-def test_made_up_records_go_on_after_a_restart_as_if_there_had_been_none() -> None:
+def test_a_datagen_source_continues_after_a_restart_as_without_one() -> None:
     settings = {"kafka.topic": "t", "quickstart": "orders", "max.interval": "0", "random.seed": "5"}
     whole = started(DatagenConnector, {**settings, "iterations": "30"}).poll()
     first = started(DatagenConnector, {**settings, "iterations": "10"}).poll()
@@ -98,7 +98,7 @@ def test_made_up_records_go_on_after_a_restart_as_if_there_had_been_none() -> No
     assert [each.value for each in first + rest] == [each.value for each in whole]
 
 
-def test_a_schema_of_ones_own_is_used_and_a_wrong_one_is_named() -> None:
+def test_a_datagen_source_uses_a_custom_schema_and_names_a_wrong_one() -> None:
     schema = """{"type": "record", "name": "r", "fields": [
         {"name": "n", "type": {"type": "int", "arg.properties": {"range": {"min": 3, "max": 5}}}},
         {"name": "code", "type": {"type": "string", "arg.properties": {"regex": "[A-C]{2}-(x|y)\\\\d?"}}},
@@ -145,7 +145,7 @@ MIDNIGHT = "2024-01-01 00:00:00.000"
 LATER = "2024-01-02 00:00:00.000"
 
 
-def test_rows_with_larger_ids_are_new_ones(database: Path) -> None:
+def test_incrementing_mode_reads_rows_with_larger_ids(database: Path) -> None:
     fill(database, [(number, f"item {number}", MIDNIGHT) for number in range(1, 8)])
     settings = source_settings(database, "incrementing", batch_max_rows="3")
     source = started(JdbcSourceConnector, settings)
@@ -160,7 +160,7 @@ def test_rows_with_larger_ids_are_new_ones(database: Path) -> None:
     again.stop()
 
 
-def test_rows_that_changed_later_are_seen_and_rows_of_one_moment_stay_together(database: Path) -> None:
+def test_timestamp_mode_reads_changed_rows_and_keeps_rows_with_one_timestamp_together(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in range(1, 6)] + [(6, "x", LATER)])
     source = started(JdbcSourceConnector, source_settings(database, "timestamp", timestamp_column_name="at",
                                                           batch_max_rows="2"))  # fmt: skip
@@ -170,7 +170,7 @@ def test_rows_that_changed_later_are_seen_and_rows_of_one_moment_stay_together(d
     source.stop()
 
 
-def test_a_page_that_was_cut_between_two_moments_is_followed_by_the_next_at_once(database: Path) -> None:
+def test_a_page_that_ends_between_two_timestamps_is_followed_by_the_next_at_once(database: Path) -> None:
     fill(database, [(number, "x", f"2024-01-0{number} 00:00:00.000") for number in range(1, 8)])
     settings = source_settings(database, "timestamp", timestamp_column_name="at", batch_max_rows="3",
                                poll_interval_ms="3600000")  # fmt: skip
@@ -179,7 +179,7 @@ def test_a_page_that_was_cut_between_two_moments_is_followed_by_the_next_at_once
     source.stop()
 
 
-def test_a_page_is_cut_by_the_first_time_that_a_row_has(database: Path) -> None:
+def test_with_several_timestamp_columns_the_first_that_is_not_null_orders_the_pages(database: Path) -> None:
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE TABLE moves (id INTEGER PRIMARY KEY, changed TEXT, made TEXT NOT NULL)")
         days = [f"2024-01-0{number} 00:00:00.000" for number in range(1, 6)]
@@ -194,7 +194,7 @@ def test_a_page_is_cut_by_the_first_time_that_a_row_has(database: Path) -> None:
     source.stop()
 
 
-def test_rows_of_one_moment_stay_together_in_a_query_too(database: Path) -> None:
+def test_a_custom_query_keeps_rows_with_one_timestamp_together(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in range(1, 6)] + [(6, "x", LATER), (7, "x", LATER)])
     settings = source_settings(database, "timestamp", timestamp_column_name="at", batch_max_rows="3",
                                table_whitelist="", query="SELECT id, at FROM items")  # fmt: skip
@@ -203,7 +203,7 @@ def test_rows_of_one_moment_stay_together_in_a_query_too(database: Path) -> None
     source.stop()
 
 
-def test_time_and_id_together_miss_nothing(database: Path) -> None:
+def test_timestamp_incrementing_mode_misses_no_row(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in (1, 3)])
     settings = source_settings(database, "timestamp+incrementing", timestamp_column_name="at",
                                incrementing_column_name="id", batch_max_rows="1")  # fmt: skip
@@ -214,14 +214,14 @@ def test_time_and_id_together_miss_nothing(database: Path) -> None:
     source.stop()
 
 
-def test_bulk_reads_everything_again_and_again(database: Path) -> None:
+def test_bulk_mode_reads_the_whole_table_at_every_poll(database: Path) -> None:
     fill(database, [(number, "x", MIDNIGHT) for number in (1, 2, 3)])
     source = started(JdbcSourceConnector, source_settings(database, "bulk", batch_max_rows="2"))
     assert [each.value["id"] for _ in range(4) for each in source.poll()] == [1, 2, 3, 1, 2, 3]
     source.stop()
 
 
-def test_a_query_takes_the_place_of_tables(database: Path) -> None:
+def test_a_custom_query_is_read_in_place_of_tables(database: Path) -> None:
     fill(database, [(1, "a", MIDNIGHT), (2, "b", MIDNIGHT)])
     query = "SELECT * FROM (SELECT id, upper(name) AS grande FROM items)"
     source = started(JdbcSourceConnector, source_settings(database, "incrementing", query=query,
@@ -263,7 +263,7 @@ def test_an_upsert_keeps_the_latest_row_of_a_key_and_a_record_without_a_value_de
 
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
-def test_a_repeated_batch_changes_nothing_where_the_key_is_kafkas(tmp_path: Path, mode: str) -> None:
+def test_with_pk_mode_kafka_a_repeated_batch_changes_nothing(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "out.db"
     sink = opened(JdbcSinkConnector, sink_settings(path, insert_mode=mode, pk_mode="kafka"))
     for _ in range(2):
@@ -275,7 +275,7 @@ def test_a_repeated_batch_changes_nothing_where_the_key_is_kafkas(tmp_path: Path
     ]
 
 
-def test_an_update_touches_only_rows_that_are_there(tmp_path: Path) -> None:
+def test_update_mode_changes_only_existing_rows(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     insert = opened(JdbcSinkConnector, sink_settings(path, pk_mode="record_value", pk_fields="id"))
     insert.put([item(1, "a")])
@@ -288,7 +288,7 @@ def test_an_update_touches_only_rows_that_are_there(tmp_path: Path) -> None:
     assert rows(path, "SELECT id, name FROM items") == [(1, "changed")]
 
 
-def test_new_columns_are_added_where_that_was_asked_for_and_refused_where_not(tmp_path: Path) -> None:
+def test_new_columns_are_added_only_with_auto_evolve(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     wider = struct({"id": INT64, "name": STRING.as_optional, "more": STRING.as_optional})
     wide = item(2, "b", value_schema=wider, value={"id": 2, "name": "b", "more": "m"})
@@ -302,7 +302,7 @@ def test_new_columns_are_added_where_that_was_asked_for_and_refused_where_not(tm
     assert rows(path, "SELECT id, more FROM items ORDER BY id") == [(1, None), (2, "m")]
 
 
-def test_one_record_that_cannot_be_written_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+def test_one_record_that_cannot_be_written_does_not_prevent_the_others(tmp_path: Path) -> None:
     path = tmp_path / "out.db"
     sink = opened(JdbcSinkConnector, sink_settings(path, pk_mode="record_key", pk_fields="id"))
     sink.put([item(1, "a"), item(2, "b"), item(1, "again"), item(3, "c"), Record("items", value="no struct")])
@@ -318,11 +318,11 @@ def test_one_record_that_cannot_be_written_does_not_take_the_others_with_it(tmp_
         ({"insert.mode": "upsert"}, "insert.mode"),
     ],
 )
-def test_a_sink_that_makes_no_sense_is_refused_by_key(settings: dict[str, str], key: str) -> None:
+def test_invalid_sink_settings_are_refused_by_key(settings: dict[str, str], key: str) -> None:
     assert key in JdbcSinkConnector.check(settings)
 
 
-def test_files_written_twice_are_the_same_files(tmp_path: Path) -> None:
+def test_files_of_a_repeated_batch_are_written_identically(tmp_path: Path) -> None:
     settings = {"store.url": str(tmp_path), "flush.size": "2", "partitioner.class": "DailyPartitioner",
                 "timestamp.extractor": "Record"}  # fmt: skip
     records = [item(number, "x", timestamp=number * 43_200_000) for number in range(5)]

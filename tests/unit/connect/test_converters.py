@@ -75,7 +75,7 @@ VALUE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_json_carries_the_schema_in_an_envelope_and_gives_back_what_it_got() -> None:
+def test_the_json_converter_with_schemas_returns_the_schema_and_value_that_it_was_given() -> None:
     converter = JsonConverter({})
     data = converter.to_bytes("t", ORDER, VALUE)
     assert data is not None
@@ -87,7 +87,7 @@ def test_json_carries_the_schema_in_an_envelope_and_gives_back_what_it_got() -> 
     assert converter.from_bytes("t", data) == (ORDER, VALUE)
 
 
-def test_json_without_schemas_is_json_alone() -> None:
+def test_the_json_converter_without_schemas_writes_plain_json() -> None:
     converter = JsonConverter({"schemas.enable": "false"})
     assert converter.to_bytes("t", None, {"a": [1, None]}) == b'{"a":[1,null]}'
     assert converter.from_bytes("t", b'{"a":1}') == (None, {"a": 1})
@@ -101,12 +101,12 @@ def test_json_numbers_keep_their_digits_where_decimals_are_numeric() -> None:
 
 @pytest.mark.parametrize("data", [b"no json", b'{"payload": 1}', b'{"schema": {"type": "int9"}, "payload": 1}',
                                   b'{"schema": {"type": "int32"}, "payload": "x"}'])  # fmt: skip
-def test_json_that_is_none_or_has_no_envelope_is_refused(data: bytes) -> None:
+def test_invalid_json_or_json_without_an_envelope_is_refused(data: bytes) -> None:
     with pytest.raises(DataFailure):
         JsonConverter({}).from_bytes("t", data)
 
 
-def test_json_reads_each_record_by_its_own_schema_though_it_remembers_the_last() -> None:
+def test_the_json_converter_uses_each_records_own_schema_although_it_caches_the_last() -> None:
     number, text = b'{"type":"int32","optional":false}', b'{"type":"string","optional":false}'
     marked = b'{"type":"struct","fields":[],"optional":true,"parameters":{"a":"1","payload":"2"}}'
     converter = JsonConverter({})
@@ -146,7 +146,7 @@ def test_simple_converters_write_kafkas_bytes() -> None:
 
 
 @pytest.mark.parametrize("text", ["12", "1.5", "true", "word", "2024-02-29", "13:14:15.016Z", "[1,2]", '{"a":1}'])
-def test_headers_go_through_text_and_back(text: str) -> None:
+def test_headers_survive_conversion_to_text_and_back(text: str) -> None:
     schema, value = parse_text(text)
     assert to_text(schema, value) == text
     data = SimpleHeaderConverter({}).to_bytes("t", schema, value)
@@ -164,7 +164,7 @@ def converter(kind: type[RegistryConverter], url: str, **settings: str) -> Regis
     return kind({"schema.registry.url": url, **texts}, is_key=False)
 
 
-def test_avro_gives_back_schema_and_value(registry_url: str) -> None:
+def test_the_avro_converter_returns_the_schema_and_value_that_it_was_given(registry_url: str) -> None:
     data = converter(AvroConverter, registry_url).to_bytes("avro", ORDER, VALUE)
     assert data is not None
     assert data[0] == 0
@@ -173,7 +173,7 @@ def test_avro_gives_back_schema_and_value(registry_url: str) -> None:
     assert schema == ORDER
 
 
-def test_avro_uuid_and_union_are_read_as_connects_values() -> None:
+def test_avro_uuid_and_union_become_connect_values() -> None:
     fields = [
         {"name": "id", "type": {"type": "string", "logicalType": "uuid"}},
         {"name": "either", "type": ["null", "string", {"type": "array", "items": "int"}]},
@@ -187,14 +187,14 @@ def test_avro_uuid_and_union_are_read_as_connects_values() -> None:
     assert read(codec.encode(value)) == {"id": value["id"], "either": {"string": None, "array": [1, 2]}}
 
 
-def test_json_schema_gives_back_schema_and_value(registry_url: str) -> None:
+def test_the_json_schema_converter_returns_the_schema_and_value_that_it_was_given(registry_url: str) -> None:
     data = converter(JsonSchemaConverter, registry_url).to_bytes("json-schema", ORDER, VALUE)
     schema, value = converter(JsonSchemaConverter, registry_url).from_bytes("json-schema", data)
     assert value == VALUE
     assert schema == ORDER
 
 
-def test_protobuf_gives_back_the_value(registry_url: str) -> None:
+def test_the_protobuf_converter_returns_the_value_that_it_was_given(registry_url: str) -> None:
     data = converter(ProtobufConverter, registry_url).to_bytes("proto", ORDER, VALUE)
     schema, value = converter(ProtobufConverter, registry_url).from_bytes("proto", data)
     # What Protobuf has no type for comes back as what it was written as.
@@ -204,13 +204,13 @@ def test_protobuf_gives_back_the_value(registry_url: str) -> None:
     assert schema.name == "Order"
 
 
-def test_a_subject_that_may_not_grow_is_a_refusal_and_not_a_new_schema(registry_url: str) -> None:
+def test_a_converter_that_may_not_register_schemas_refuses_a_new_one(registry_url: str) -> None:
     strict = converter(AvroConverter, registry_url, auto_register_schemas="false")
     with pytest.raises(DataFailure, match="refused"):
         strict.to_bytes("never-seen", ORDER, VALUE)
 
 
-def test_bytes_that_name_no_schema_are_refused(registry_url: str) -> None:
+def test_bytes_without_a_schema_id_are_refused(registry_url: str) -> None:
     for data in (b"", b"\x00\x00", b"\x07abcdef", b"\x00\x7f\xff\xff\xff"):
         with pytest.raises(DataFailure):
             converter(AvroConverter, registry_url).from_bytes("t", data)

@@ -64,18 +64,18 @@ CELLS = b"\0\3" + b"t\0\0\0\2ol" + b"n" + b"u"
         (b"Y\0\0", Ignored("Y")),
     ],
 )  # fmt: skip
-def test_a_message_of_pgoutput_is_read(data: bytes, message: object) -> None:
+def test_a_pgoutput_message_is_decoded(data: bytes, message: object) -> None:
     assert decode(data) == message
 
 
 @given(st.binary(max_size=60), st.sampled_from(b"BCRIUDTX"))
-def test_bytes_that_are_no_message_are_refused_and_nothing_else_happens(data: bytes, kind: int) -> None:
+def test_decoding_arbitrary_bytes_as_pgoutput_raises_only_the_expected_error(data: bytes, kind: int) -> None:
     with suppress(MalformedMessage):
         decode(bytes([kind]) + data)
 
 
 @pytest.mark.parametrize("data", [b"", b"Q", b"I\0\0\0\5X", b"I\0\0\0\5N\0\1t\xff\xff\xff\xffab", b"D\0\0\0\5N\0\0"])
-def test_a_broken_message_says_so(data: bytes) -> None:
+def test_a_truncated_pgoutput_message_raises_malformed_message(data: bytes) -> None:
     with pytest.raises(MalformedMessage):
         decode(data)
 
@@ -106,7 +106,7 @@ def test_log_sequence_numbers_are_written_as_postgresql_writes_them() -> None:
         ("money", Handling(), "$1,234.50", "org.apache.kafka.connect.data.Decimal", Decimal("1234.50")),
     ],
 )
-def test_a_cell_becomes_a_value_of_its_schema(
+def test_a_postgresql_cell_is_converted_to_a_value_of_its_schema(
     kind: str, handling: Handling, text: str, name: str | None, value: object
 ) -> None:
     column = ColumnType(kind, modifier=((10 << 16) | 2) + 4 if kind == "numeric" else -1)
@@ -117,7 +117,7 @@ def test_a_cell_becomes_a_value_of_its_schema(
     check(schema, found)
 
 
-def test_connects_own_types_of_time_can_be_asked_for() -> None:
+def test_time_precision_mode_connect_uses_connects_logical_types() -> None:
     handling = Handling(times="connect")
     for kind, text in (("date", "2026-11-17"), ("time", "01:02:03"), ("timestamp", "2026-11-17 01:02:03.5")):
         schema = schema_of(ColumnType(kind), handling)
@@ -133,19 +133,19 @@ def test_times_and_intervals_are_counted_in_microseconds() -> None:
     assert interval_us("P-1DT-1S") == -86_401_000_000
 
 
-def test_elements_of_an_array_are_found_within_quotes_and_braces() -> None:
+def test_elements_of_a_postgresql_array_are_parsed_within_quotes_and_braces() -> None:
     assert split_array('{1,NULL,"a \\"b\\" \\\\c","x,y","NULL",""}') == ["1", None, 'a "b" \\c', "x,y", "NULL", ""]
     assert split_array('{{1,"}"},{3,4}}') == ['{1,"}"}', "{3,4}"]
     assert split_array("{}") == []
 
 
-def test_a_number_that_a_decimal_cannot_hold_names_the_setting() -> None:
+def test_the_error_for_a_number_that_a_decimal_cannot_hold_names_the_setting() -> None:
     column = ColumnType("numeric")
     with pytest.raises(DataFailure, match=r"decimal\.handling\.mode"):
         value_of(column, schema_of(column, Handling()), Handling(), "NaN")
 
 
-def test_tables_and_columns_are_chosen_by_whole_names_whatever_the_case() -> None:
+def test_tables_and_columns_are_included_by_full_case_insensitive_names() -> None:
     chosen = TableFilter(
         _config({"table.include.list": "public.a.*, Outra\\.b", "column.exclude.list": ".*\\.segredo"})
     )
@@ -161,7 +161,7 @@ def _config(more: Mapping[str, str]) -> Any:
     return PostgresConnector.CONFIG.parse({**needed, **more})
 
 
-def test_older_names_of_settings_are_understood_and_wrong_ones_refused() -> None:
+def test_older_debezium_setting_names_are_accepted_and_invalid_settings_are_refused() -> None:
     settings = PostgresConnector.adapted({"database.server.name": "loja", "table.whitelist": "public.a"})
     assert settings["topic.prefix"] == "loja"
     assert settings["table.include.list"] == "public.a"
@@ -194,7 +194,7 @@ def _unwrapped(records: list[Record], **settings: str) -> list[Record]:
     return [each for each in found if each is not None]
 
 
-def test_a_row_comes_out_of_its_envelope_with_the_fields_that_are_asked_for() -> None:
+def test_the_unwrap_transform_extracts_the_row_and_adds_the_requested_fields() -> None:
     (row,) = _unwrapped(_events("c", None, ("1", "ana")), add_fields="op,table,source.ts_ms,lsn:onde", add_headers="op")
     assert row.value == {"id": 1, "nome": "ana", "__op": "c", "__table": "contas", "__source_ts_ms": 1, "__onde": 5}
     assert [(each.key, each.value) for each in row.headers] == [("__op", "c")]
@@ -216,11 +216,11 @@ def test_a_row_comes_out_of_its_envelope_with_the_fields_that_are_asked_for() ->
         ({"delete_handling_mode": "rewrite"}, [OLD]),
     ],
 )  # fmt: skip
-def test_a_delete_becomes_what_the_settings_say(settings: dict[str, str], values: list[Any]) -> None:
+def test_the_unwrap_transform_handles_deletes_as_configured(settings: dict[str, str], values: list[Any]) -> None:
     assert [each.value for each in _unwrapped(_events("d", ("1", "ana"), None), **settings)] == values
 
 
-def test_a_record_that_is_no_event_goes_through_as_it_is() -> None:
+def test_the_unwrap_transform_passes_other_records_unchanged() -> None:
     plain = Record("t", value={"id": 1})
     assert _unwrapped([plain]) == [plain]
 

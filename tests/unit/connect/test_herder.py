@@ -15,7 +15,7 @@ from tests.connect.serving import PretendingRunner
 SOURCE = {"connector.class": "FileStreamSource", "topic": "lines", "file": "in.txt"}
 
 
-def test_a_connector_that_is_created_during_a_round_keeps_its_status(
+def test_a_connector_that_is_created_during_a_poll_of_the_herder_keeps_its_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore(None)

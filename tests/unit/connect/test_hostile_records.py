@@ -62,7 +62,7 @@ def records(hostile: Any) -> list[Record]:
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("keys", ["none", "record_value"])
-def test_a_table_takes_or_refuses_every_record_and_has_the_good_ones(tmp_path: Path, name: str, keys: str) -> None:
+def test_a_jdbc_sink_writes_the_good_records_among_hostile_ones(tmp_path: Path, name: str, keys: str) -> None:
     path = tmp_path / "out.db"
     settings = {"connection.url": f"jdbc:sqlite:{path}", "auto.create": "true", "auto.evolve": "true",
                 "max.retries": "0", "pk.mode": keys, "pk.fields": "id" if keys == "record_value" else ""}  # fmt: skip
@@ -84,7 +84,7 @@ def test_a_table_takes_or_refuses_every_record_and_has_the_good_ones(tmp_path: P
     [("JsonFormat", lambda data: b'"good"' in data), ("AvroFormat", lambda data: b"good" in data),
      ("ParquetFormat", lambda data: b"good" in data), ("ByteArrayFormat", lambda data: b"good" in data)],
 )  # fmt: skip
-def test_files_have_the_good_records_and_stay_in_their_folder(
+def test_a_file_system_sink_writes_the_good_records_among_hostile_ones_within_its_directory(
     tmp_path: Path, name: str, kind: str, read: Callable[[bytes], bool]
 ) -> None:
     settings = {"store.url": str(tmp_path / "out"), "flush.size": "10", "format.class": kind,
@@ -100,7 +100,7 @@ def test_files_have_the_good_records_and_stay_in_their_folder(
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_file_has_a_line_for_the_good_ones_whatever_comes_between(tmp_path: Path, name: str) -> None:
+def test_a_file_sink_writes_a_line_for_each_good_record_among_hostile_ones(tmp_path: Path, name: str) -> None:
     sink = opened(FileStreamSinkConnector, {"file": str(tmp_path / "out")})
     sink.put(records(HOSTILE[name]))
     sink.stop()
@@ -110,7 +110,7 @@ def test_a_file_has_a_line_for_the_good_ones_whatever_comes_between(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_document_to_search_is_written_in_whole_lines_or_refused(name: str) -> None:
+def test_a_search_sink_writes_hostile_records_as_whole_lines_or_refuses_them(name: str) -> None:
     for record in records(HOSTILE[name]):
         try:
             lines = lines_of(record, "items", DocumentRules(ignores_keys=True))
@@ -120,7 +120,7 @@ def test_a_document_to_search_is_written_in_whole_lines_or_refused(name: str) ->
         assert [isinstance(json.loads(line), dict) for line in lines.splitlines()] == [True] * lines.count(b"\n")
 
 
-def test_an_interface_is_sent_every_record_or_it_is_reported(tmp_path: Path) -> None:
+def test_an_http_sink_sends_or_reports_each_of_the_hostile_records(tmp_path: Path) -> None:
     with receiver() as server:
         for name, hostile in HOSTILE.items():
             sink = opened(HttpSinkConnector, {"http.url": server.url + "/${topic}/${key}", "max.retries": "0"})
@@ -131,7 +131,7 @@ def test_an_interface_is_sent_every_record_or_it_is_reported(tmp_path: Path) -> 
             assert json.loads(server.bodies[-1]) == GOOD, name
 
 
-def test_a_file_without_newlines_ends_the_task_before_it_fills_the_memory(
+def test_a_file_source_fails_on_a_huge_file_without_newlines_before_it_exhausts_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_stream, "LONGEST_LINE", 2 << 20)

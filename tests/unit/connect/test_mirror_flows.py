@@ -22,7 +22,7 @@ FILE = {
 }
 
 
-def test_a_flow_has_three_connectors_on_a_worker_of_its_target() -> None:
+def test_a_mirror_flow_has_three_connectors_on_a_worker_of_its_target_cluster() -> None:
     (worker,) = mirror_workers(FILE)
     assert worker.target == "aqui"
     assert worker.settings == {"bootstrap.servers": "localhost:9092", "pessoa.pace.ms": "200"}
@@ -36,7 +36,7 @@ def test_a_flow_has_three_connectors_on_a_worker_of_its_target() -> None:
         assert [each.errors for each in verdict.reports if each.errors] == []
 
 
-def test_two_clusters_may_mirror_each_other_and_one_side_may_be_run_alone() -> None:
+def test_two_clusters_may_mirror_each_other_and_one_direction_may_be_run_alone() -> None:
     both = {**FILE, "aqui->porto.enabled": "true"}
     assert [each.target for each in mirror_workers(both)] == ["porto", "aqui"]
     assert [each.target for each in mirror_workers(both, ["aqui"])] == ["aqui"]
@@ -50,6 +50,6 @@ def test_two_clusters_may_mirror_each_other_and_one_side_may_be_run_alone() -> N
         ({"clusters": "porto, aqui, faro"}, "where the cluster faro is"),
     ],
 )
-def test_what_is_missing_in_the_file_is_said(change: dict[str, str], why: str) -> None:
+def test_settings_that_are_missing_in_the_mirror_file_are_named(change: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigProblem, match=why):
         mirror_workers({**FILE, **change})

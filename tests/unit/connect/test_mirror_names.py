@@ -23,7 +23,7 @@ from pessoa.connect.connectors.mirror_names import (
 from pessoa.connect.connectors.mirror_source import MirrorSourceConnector
 
 
-def test_topics_are_named_after_their_cluster_and_never_go_round_in_circles() -> None:
+def test_mirrored_topics_are_named_after_their_source_cluster_and_are_not_mirrored_in_cycles() -> None:
     policy = ReplicationPolicy()
     assert policy.remote_topic("porto", "pedidos") == "porto.pedidos"
     assert policy.source_of("porto.pedidos") == "porto"
@@ -37,7 +37,7 @@ def test_topics_are_named_after_their_cluster_and_never_go_round_in_circles() ->
     assert checkpoints_topic("porto") == "porto.checkpoints.internal"
 
 
-def test_what_is_excluded_is_not_included() -> None:
+def test_an_excluded_topic_or_group_is_not_mirrored() -> None:
     names = NameFilter(("pedidos.*", "a"), ("__.*", r".*[\-\.]internal"))
     assert [each for each in ("pedidos-1", "a", "ab", "pedidos.internal", "__a") if names.takes(each)] == [
         "pedidos-1",
@@ -45,7 +45,7 @@ def test_what_is_excluded_is_not_included() -> None:
     ]
 
 
-def test_records_have_the_bytes_of_mirrormaker() -> None:
+def test_heartbeats_checkpoints_and_offset_syncs_have_the_bytes_of_mirrormaker() -> None:
     sync = OffsetSync("t", 2, 5, 7)
     assert (sync.key().hex(), sync.value().hex()) == ("00017400000002", "00000000000000050000000000000007")
     checkpoint = Checkpoint("g", "t", 2, 5, 7, "m")
@@ -57,7 +57,7 @@ def test_records_have_the_bytes_of_mirrormaker() -> None:
         assert type(each).read(each.key(), each.value()) == each
 
 
-def test_a_record_that_is_none_is_refused() -> None:
+def test_a_malformed_offset_sync_record_is_refused() -> None:
     with pytest.raises(ValueError, match="a string of"):
         OffsetSync.read(b"\x00\x09t", b"")
 
@@ -81,7 +81,7 @@ def test_a_translated_offset_never_skips_a_record(steps: list[tuple[int, int]], 
         assert found <= where[min(wanted, upstream)]
 
 
-def test_a_topic_that_was_made_anew_makes_older_syncs_void() -> None:
+def test_offset_syncs_of_a_topic_that_was_created_again_are_discarded() -> None:
     synced = SyncedPartition()
     synced.add(100, 100)
     synced.add(5, 5)
@@ -89,7 +89,7 @@ def test_a_topic_that_was_made_anew_makes_older_syncs_void() -> None:
     assert synced.translate(100) == 6
 
 
-def test_a_cluster_that_does_not_answer_is_asked_again_and_ends_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_cluster_is_retried_and_ends_no_mirror_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mirror_clusters, "TIMEOUT_S", 0.1)
     settings = {
         "source.cluster.alias": "a", "source.cluster.bootstrap.servers": "127.0.0.1:1", "target.cluster.alias": "b",

@@ -16,7 +16,7 @@ def record(**changes: Any) -> Record:
     return Record("pedidos", 2, None, {"_id": "k", "n": 1}, None, {"_id": 7}, offset=42).but(**changes)
 
 
-def test_values_become_those_of_bson() -> None:
+def test_connect_values_become_bson_values() -> None:
     value: Any = {"d": date(2026, 11, 17), "t": time(0, 0, 1), "b": bytearray(b"x"), "l": (1, {"a": None}), 5: True}
     assert document_of(value) == {
         "d": datetime(2026, 11, 17, tzinfo=UTC), "t": 1000, "b": b"x", "l": [1, {"a": None}], "5": True,
@@ -25,7 +25,7 @@ def test_values_become_those_of_bson() -> None:
         document_of(2**63)
 
 
-def test_an_id_is_as_its_strategy_says_and_the_same_a_second_time() -> None:
+def test_a_document_id_is_made_by_its_strategy_and_is_deterministic() -> None:
     assert id_of(record(), "BsonOidStrategy") == id_of(record(value=None), "BsonOidStrategy")
     assert id_of(record(), "BsonOidStrategy") != id_of(record(offset=43), "BsonOidStrategy")
     assert id_of(record(), "KafkaMetaDataStrategy") == "pedidos#2#42"
@@ -35,7 +35,7 @@ def test_an_id_is_as_its_strategy_says_and_the_same_a_second_time() -> None:
 
 
 @pytest.mark.parametrize("strategy", ["FullKeyStrategy", "ProvidedInKeyStrategy", "ProvidedInValueStrategy"])
-def test_a_record_without_an_id_is_refused(strategy: str) -> None:
+def test_a_record_without_a_document_id_is_refused(strategy: str) -> None:
     with pytest.raises(DataFailure, match=strategy):
         id_of(record(key=None, value={}), strategy)
 

@@ -47,7 +47,7 @@ def record(**changes: Any) -> Record:
     return Record("Pedidos", 0, STRING, "k", None, {"a": 1}, offset=42).but(**changes)
 
 
-def test_values_become_json_that_a_server_understands() -> None:
+def test_connect_values_become_json_documents() -> None:
     body = body_of(SCHEMA, VALUE, DocumentRules())
     assert body == {"d": 86_400_000, "t": 1000, "n": 1.5, "b": "AA==", "m": {"a": 1}, "x": None}
     listed = body_of(SCHEMA, VALUE, DocumentRules(compacts_maps=False))
@@ -57,7 +57,7 @@ def test_values_become_json_that_a_server_understands() -> None:
         body_of(None, float("nan"), DocumentRules())
 
 
-def test_a_mapping_follows_from_the_schema() -> None:
+def test_a_search_mapping_is_derived_from_the_schema() -> None:
     types = mapping_of(SCHEMA, DocumentRules())["properties"]
     assert isinstance(types, dict)
     assert {name: each["type"] for name, each in types.items()} == {  # type: ignore[index, call-overload]
@@ -91,7 +91,7 @@ def test_a_record_becomes_lines_of_a_bulk_request(rules: DocumentRules, changes:
 @pytest.mark.parametrize(
     ("key", "why"), [(None, "key.ignore"), ({"a": 1}, "ExtractField"), ("", "1 to 512"), (True, "bool")]
 )
-def test_a_key_that_can_be_no_id_is_refused_with_what_to_do(key: Any, why: str) -> None:
+def test_a_key_that_cannot_be_a_document_id_is_refused_with_advice(key: Any, why: str) -> None:
     with pytest.raises(DataFailure, match=why):
         id_of(record(key=key), DocumentRules())
 
@@ -159,7 +159,7 @@ def scripted(*script: int | list[int]) -> Iterator[tuple[Scripted, Any]]:
             thread.join()
 
 
-def test_only_what_the_server_had_no_time_for_is_written_again() -> None:
+def test_only_documents_that_were_rejected_for_overload_are_retried() -> None:
     with scripted([201, 429, 409, 503], 503, [201, 201]) as (server, sink):
         sink.put([record(key=str(number), offset=number) for number in range(4)])
         assert [[line["index"]["_id"] for line in lines[::2]] for lines in server.bulks] == [
@@ -168,7 +168,7 @@ def test_only_what_the_server_had_no_time_for_is_written_again() -> None:
         assert sink.refused == []
 
 
-def test_a_request_that_is_too_large_is_divided() -> None:
+def test_a_bulk_request_that_is_too_large_is_split() -> None:
     with scripted(413, [201], [201, 201]) as (server, sink):
         sink.put([record(key=str(number)) for number in range(3)])
         assert [len(lines) // 2 for lines in server.bulks] == [3, 1, 2]
@@ -182,7 +182,7 @@ def test_a_document_that_is_refused_is_reported_and_the_others_are_written() -> 
         assert "t: r" in str(why)
 
 
-def test_a_server_that_never_has_time_is_tried_again_by_the_task_and_a_wrong_login_is_not() -> None:
+def test_an_overloaded_server_is_retried_by_the_task_and_a_wrong_login_is_not() -> None:
     with scripted([429], [429], [429]) as (_, sink), pytest.raises(RetriableFailure):
         sink.put([record()])
     with scripted(401) as (_, sink), pytest.raises(Refused, match=r"connection\.username"):

@@ -34,7 +34,7 @@ class Recorder:
 
 
 @pytest.mark.parametrize("support", ["requested", "required"])
-def test_a_sources_records_are_written_with_the_producer_settings_of_worker_and_connector(
+def test_source_records_are_written_with_the_producer_settings_of_worker_and_connector(
     support: str, tmp_path: Path
 ) -> None:
     worker = {
@@ -54,7 +54,7 @@ def test_a_sources_records_are_written_with_the_producer_settings_of_worker_and_
     assert spec.producer_options == {"linger.ms": "5", "acks": "all", "sasl.jaas.config": "of the connector"}
 
 
-def test_the_workers_login_at_its_registry_is_for_that_registry_alone() -> None:
+def test_the_registry_credentials_of_the_worker_are_sent_to_its_own_registry_only() -> None:
     worker = {URL: "https://a:8081", "basic.auth.user.info": "connect:planted", "schemas.enable": "false"}
     login = {"basic.auth.user.info": "connect:planted"}
     assert with_registry_of_worker({}, worker) == {URL: "https://a:8081", **login}
@@ -74,7 +74,7 @@ def test_the_workers_login_at_its_registry_is_for_that_registry_alone() -> None:
     ("settings", "taken"),
     [({"topics": "orders,a.b"}, {"orders", "a.b"}), ({"topics.regex": "or.*s|a"}, {"orders", "a"})],
 )
-def test_a_sink_reads_the_topics_whose_whole_name_matches(
+def test_topics_regex_of_a_sink_matches_whole_topic_names(
     settings: dict[str, str], taken: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_runner, "_starting_offsets", lambda *_: "earliest")

@@ -65,20 +65,22 @@ def _again(task: SourceTask, end: QueryOffset) -> list[int]:
     return _ids(list(task.read_between(task.initial_offset(), end)))
 
 
-def test_a_batch_is_the_same_again_and_no_more_where_nothing_changed_before_its_end(task: SourceTask, sql: Sql) -> None:
+def test_a_replayed_batch_is_the_same_if_no_row_before_its_end_has_changed(task: SourceTask, sql: Sql) -> None:
     end = _first_batch(task)
     sql(f"INSERT INTO items VALUES (7, '{DAY.format(7)}')")
     assert _again(task, end) == [2, 4, 6]
     assert _ids(list(task.read(end)[0])) == [7]
 
 
-def test_a_row_that_came_in_between_does_not_push_another_out(task: SourceTask, sql: Sql) -> None:
+def test_a_replayed_batch_has_rows_inserted_before_its_end_in_addition(task: SourceTask, sql: Sql) -> None:
     end = _first_batch(task)
     sql(f"INSERT INTO items VALUES (3, '{DAY.format(3)}')")
     assert _again(task, end) == [2, 3, 4, 6]
 
 
-def test_a_row_that_has_moved_on_is_left_for_the_next_batch(task: SourceTask, sql: Sql) -> None:
+def test_a_row_that_was_updated_past_the_end_of_a_replayed_batch_is_read_by_the_next_batch(
+    task: SourceTask, sql: Sql
+) -> None:
     end = _first_batch(task)
     sql(f"UPDATE items SET at = '{DAY.format(8)}' WHERE id = 6")
     sql(f"INSERT INTO items VALUES (3, '{DAY.format(3)}')")
@@ -86,9 +88,7 @@ def test_a_row_that_has_moved_on_is_left_for_the_next_batch(task: SourceTask, sq
     assert _ids(list(task.read(end)[0])) == [6]
 
 
-def test_a_batch_whose_last_row_is_gone_ends_where_that_row_stood_and_not_with_the_table(
-    task: SourceTask, sql: Sql
-) -> None:
+def test_a_replayed_batch_whose_last_row_was_deleted_ends_at_the_offset_of_that_row(task: SourceTask, sql: Sql) -> None:
     end = _first_batch(task)
     sql("DELETE FROM items WHERE id = 6")
     many = ", ".join(f"({number}, '{DAY.format(7)}')" for number in range(10, 60))
@@ -97,7 +97,7 @@ def test_a_batch_whose_last_row_is_gone_ends_where_that_row_stood_and_not_with_t
     assert _ids(list(task.read(end)[0])) == list(range(10, 60))
 
 
-def test_a_table_that_the_batch_had_nothing_of_is_left_for_the_next_one(task: SourceTask, sql: Sql) -> None:
+def test_a_table_without_rows_in_a_replayed_batch_is_left_for_the_next_batch(task: SourceTask, sql: Sql) -> None:
     end = _first_batch(task)
     sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
     sql(f"INSERT INTO another VALUES (99, '{DAY.format(1)}')")
@@ -105,9 +105,7 @@ def test_a_table_that_the_batch_had_nothing_of_is_left_for_the_next_one(task: So
     assert _ids(list(task.read(end)[0])) == [99]
 
 
-def test_a_table_that_has_grown_without_measure_does_not_keep_another_from_being_read_again(
-    task: SourceTask, sql: Sql
-) -> None:
+def test_a_table_that_has_grown_very_much_does_not_prevent_replaying_another(task: SourceTask, sql: Sql) -> None:
     sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
     sql(f"INSERT INTO another VALUES (98, '{DAY.format(1)}'), (99, '{DAY.format(1)}')")
     rows, end = task.read(task.initial_offset())
@@ -118,7 +116,9 @@ def test_a_table_that_has_grown_without_measure_does_not_keep_another_from_being
     assert _again(task, end) == [98, 99, 2, 4, 6]
 
 
-def test_rows_of_one_moment_are_all_read_again_though_one_has_come_before_them(tmp_path: Path, sql: Sql) -> None:
+def test_rows_with_one_timestamp_are_all_replayed_although_one_was_inserted_before_them(
+    tmp_path: Path, sql: Sql
+) -> None:
     for number, day in ((1, 1), (2, 2), (3, 2)):
         sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(day)}')")
     task = _task(tmp_path, **{"mode": "timestamp", "batch.max.rows": "100"})
@@ -129,7 +129,7 @@ def test_rows_of_one_moment_are_all_read_again_though_one_has_come_before_them(t
     task.stop()
 
 
-def test_rows_of_one_moment_that_are_more_than_a_page_are_read_page_by_page(tmp_path: Path, sql: Sql) -> None:
+def test_rows_with_one_timestamp_that_exceed_a_page_are_read_page_by_page(tmp_path: Path, sql: Sql) -> None:
     sql(f"INSERT INTO items VALUES (100, '{DAY.format(1)}')")
     for number in range(1, 12):
         sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(2)}')")
@@ -153,7 +153,7 @@ def test_rows_of_one_moment_that_are_more_than_a_page_are_read_page_by_page(tmp_
         assert JdbcSourceConnector.is_beyond(read[position + 1].source_offset or {}, record.source_offset or {})
 
 
-def test_a_batch_that_ends_within_a_moment_is_the_same_again(tmp_path: Path, sql: Sql) -> None:
+def test_a_batch_that_ends_within_rows_of_one_timestamp_is_replayed_identically(tmp_path: Path, sql: Sql) -> None:
     for number in range(1, 12):
         sql(f"INSERT INTO items VALUES ({number}, '{DAY.format(2)}')")
     task = _task(tmp_path, mode="timestamp")
@@ -164,7 +164,7 @@ def test_a_batch_that_ends_within_a_moment_is_the_same_again(tmp_path: Path, sql
     task.stop()
 
 
-def test_a_source_that_cannot_compare_its_offsets_is_read_again_row_by_row(
+def test_a_source_with_incomparable_offsets_is_replayed_row_by_row(
     task: SourceTask, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = _first_batch(task)
@@ -185,7 +185,7 @@ def test_a_source_that_cannot_compare_its_offsets_is_read_again_row_by_row(
     assert len(made) == 5, "no row is made before it is asked for"
 
 
-def test_a_batch_of_which_rows_are_gone_ends_with_those_that_are_left(task: SourceTask, sql: Sql) -> None:
+def test_a_replayed_batch_with_deleted_rows_ends_with_the_remaining_rows(task: SourceTask, sql: Sql) -> None:
     end = _first_batch(task)
     sql("DELETE FROM items WHERE id = 4")
     assert _again(task, end) == [2, 6]
@@ -206,7 +206,7 @@ def _never_silent(task: SourceTask, sql: Sql, table: str, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("knows_its_end", [True, False])
 @pytest.mark.parametrize(("gone", "expected"), [("id = 6", [2, 4, 98]), ("true", [98])])
-def test_a_table_that_is_never_silent_does_not_keep_a_batch_open_for_rows_of_another_that_are_gone(
+def test_a_table_with_constant_inserts_does_not_delay_a_replay_that_waits_for_deleted_rows_of_another(
     task: SourceTask,
     sql: Sql,
     monkeypatch: pytest.MonkeyPatch,
@@ -230,7 +230,7 @@ def test_a_table_that_is_never_silent_does_not_keep_a_batch_open_for_rows_of_ano
     assert "another" not in said
 
 
-def test_a_part_that_waits_for_its_turn_behind_the_backlog_of_another_is_read_again(
+def test_a_partition_of_a_source_that_waits_behind_the_backlog_of_another_is_replayed(
     task: SourceTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = _first_batch(task)
@@ -242,7 +242,7 @@ def test_a_part_that_waits_for_its_turn_behind_the_backlog_of_another_is_read_ag
     assert _again(task, end) == [2, 4, 6]
 
 
-def test_a_source_that_is_never_silent_and_cannot_compare_its_offsets_is_not_read_for_ever_when_its_end_is_gone(
+def test_replaying_an_endless_source_with_incomparable_offsets_ends_even_if_its_last_row_was_deleted(
     task: SourceTask, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = _first_batch(task)
@@ -254,7 +254,7 @@ def test_a_source_that_is_never_silent_and_cannot_compare_its_offsets_is_not_rea
     assert len(rows) < 1000, "it would go on"
 
 
-def test_tables_have_their_turns_though_the_first_one_always_has_more(tmp_path: Path, sql: Sql) -> None:
+def test_all_tables_are_read_in_turn_although_the_first_always_has_more_rows(tmp_path: Path, sql: Sql) -> None:
     sql("CREATE TABLE another (id INTEGER PRIMARY KEY, at TEXT NOT NULL)")
     for table in ("another", "items"):
         sql(f"INSERT INTO {table} VALUES " + ", ".join(f"({number}, '{DAY.format(1)}')" for number in range(6)))

@@ -24,7 +24,7 @@ def sink(schema: str) -> Any:
     return opened(TableSinkConnector, {"table.path": "/t", "table.schema": schema})
 
 
-def test_rows_have_the_fields_and_what_was_asked_for_of_the_record() -> None:
+def test_rows_have_the_fields_of_the_value_and_the_requested_record_metadata() -> None:
     table = sink("id BIGINT, _offset BIGINT, _timestamp TIMESTAMP, _key STRING")
     table.put([record({"id": 1, "x": 2}, 7), record(None), record("text")])
     ((_, row),) = table.take_rows()
@@ -34,7 +34,7 @@ def test_rows_have_the_fields_and_what_was_asked_for_of_the_record() -> None:
     assert "HoistField" in str(why)
 
 
-def test_a_row_that_does_not_fit_is_reported_and_the_others_are_kept() -> None:
+def test_a_row_that_does_not_fit_the_table_is_reported_and_the_others_are_written() -> None:
     table = sink("id BIGINT, nome STRING, _offset BIGINT")
     table.put([record({"id": 1, "nome": "a"}, 1), record({"id": "x"}, 2), record({"nome": "c"}, 3)])
     refused: list[Any] = []
@@ -48,12 +48,12 @@ def test_a_row_that_does_not_fit_is_reported_and_the_others_are_kept() -> None:
 @pytest.mark.parametrize(
     ("name", "text"), [("table.schema", ""), ("table.schema", "id"), ("table.schema", "<>"), ("table.path", None)]
 )
-def test_columns_are_in_sparks_words(name: str, text: str | None) -> None:
+def test_columns_that_spark_cannot_parse_are_refused(name: str, text: str | None) -> None:
     settings = {"table.path": "/t", "table.schema": "id BIGINT", name: text}
     errors = {each.key.name: each.errors for each in TableSinkConnector.CONFIG.validate(settings)}
     assert errors[name]
 
 
-def test_a_folder_needs_a_column() -> None:
+def test_partitioning_a_table_by_an_unknown_column_is_refused() -> None:
     assert TableSinkConnector.check({"table.schema": "id BIGINT, loja STRING", "table.partition.by": "loja"}) == {}
     assert "table.partition.by" in TableSinkConnector.check({"table.schema": "id BIGINT", "table.partition.by": "loja"})

@@ -58,12 +58,12 @@ def _errors(settings: dict[str, str]) -> dict[str, list[str]]:
     return {report.key.name: report.errors for report in verdict.reports if report.errors}
 
 
-def test_every_connector_is_among_these() -> None:
+def test_every_connector_has_a_validation_case() -> None:
     assert {PLUGINS.connector(name) for name in CONNECTORS} == {PLUGINS.connector(name) for name in RIGHT}
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_configuration_has_no_errors(name: str) -> None:
+def test_a_valid_connector_configuration_has_no_errors(name: str) -> None:
     assert _errors({"connector.class": name, **RIGHT[name]}) == {}
 
 
@@ -77,7 +77,7 @@ def test_every_odd_value_of_a_key_is_accepted_or_refused_with_a_sentence(name: s
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_number_that_is_none_is_an_error_of_its_key(name: str) -> None:
+def test_a_malformed_number_is_an_error_of_its_key(name: str) -> None:
     for each in _keys(name):
         if each.type in (*NUMBERS, ConfigType.BOOLEAN):
             found = _errors({"connector.class": name, **RIGHT[name], each.name: "many"})
@@ -86,7 +86,7 @@ def test_a_number_that_is_none_is_an_error_of_its_key(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_what_must_be_said_and_is_not_is_an_error_of_its_key(name: str) -> None:
+def test_a_missing_required_setting_is_an_error_of_its_key(name: str) -> None:
     for each in PLUGINS.connector(name).CONFIG:
         if each.is_required:
             left = {key: text for key, text in PLUGINS.connector(name).adapted(RIGHT[name]).items() if key != each.name}
@@ -126,7 +126,9 @@ def test_what_must_be_said_and_is_not_is_an_error_of_its_key(name: str) -> None:
         ),
     ],
 )
-def test_keys_that_do_not_go_together_name_the_one_to_change(settings: dict[str, str], key: str, words: str) -> None:
+def test_contradicting_settings_are_an_error_of_the_key_to_change(
+    settings: dict[str, str], key: str, words: str
+) -> None:
     found = _errors({**RIGHT[settings["connector.class"]], **settings})
     assert key in found, found
     assert words in found[key][0]
@@ -150,7 +152,9 @@ def _answer(settings: dict[str, str]) -> dict[str, Any]:
     return {each["value"]["name"]: each["value"] for each in answer["configs"]}
 
 
-def test_the_value_behind_a_reference_is_checked_and_the_reference_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_validation_checks_the_resolved_value_of_a_reference_and_returns_the_reference(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TASKS", "2")
     monkeypatch.setenv("FILE", SECRET)
     sink = {
@@ -167,7 +171,7 @@ def test_the_value_behind_a_reference_is_checked_and_the_reference_shown(monkeyp
     assert SECRET not in json.dumps(found)
 
 
-def test_a_wrong_value_behind_a_reference_is_an_error_of_its_key_that_does_not_say_it(
+def test_an_invalid_resolved_value_is_an_error_of_its_key_that_does_not_show_the_value(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TASKS", SECRET)
@@ -194,7 +198,7 @@ def test_a_wrong_value_behind_a_reference_is_an_error_of_its_key_that_does_not_s
 
 
 @pytest.mark.parametrize("reference", ["${env:NOT_THERE}", "${file:/nowhere/x:key}", "${vault:path:key}"])
-def test_a_reference_that_leads_nowhere_is_checked_as_it_stands(
+def test_a_reference_that_cannot_be_resolved_is_validated_as_literal_text(
     reference: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOT_THERE", raising=False)
@@ -206,7 +210,7 @@ def test_a_reference_that_leads_nowhere_is_checked_as_it_stands(
     ]
 
 
-def test_a_value_behind_a_reference_becomes_no_name_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_resolved_value_of_a_reference_is_not_used_in_key_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ALIAS", SECRET)
     found = _answer({"connector.class": "FileStreamSink", "topics": "t", "transforms": "${env:ALIAS}"})
     assert "transforms.${env:ALIAS}.type" in found

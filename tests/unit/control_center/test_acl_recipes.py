@@ -30,7 +30,7 @@ def test_a_consumer_may_read_its_topics_as_a_member_of_its_group() -> None:
     ]  # fmt: skip
 
 
-def test_an_application_of_streams_owns_what_begins_with_its_id() -> None:
+def test_the_acls_of_a_streams_application_cover_all_resources_with_its_application_id_as_prefix() -> None:
     found = brief(acls_for("streams", "User:shop", "orders", "totals", "sums"))
     assert "TOPIC PREFIXED totals ALL" in found
     assert "TRANSACTIONAL_ID PREFIXED totals WRITE" in found
@@ -48,6 +48,8 @@ def test_an_application_of_streams_owns_what_begins_with_its_id() -> None:
         ("admin", "User:shop", "orders", "", "producer, consumer, streams"),
     ],
 )
-def test_a_recipe_that_lacks_something_says_what(kind: str, principal: str, topics: str, group: str, told: str) -> None:
+def test_an_acl_recipe_with_a_missing_field_names_it(
+    kind: str, principal: str, topics: str, group: str, told: str
+) -> None:
     with pytest.raises(BadRecipe, match=told):
         acls_for(kind, principal, topics, group)

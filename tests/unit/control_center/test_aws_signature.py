@@ -25,7 +25,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
     ],
     ids=["get-vanilla", "post-vanilla", "post-x-www-form-urlencoded"],
 )
-def test_signatures_are_those_of_the_published_suite(
+def test_aws_signatures_equal_those_of_the_published_test_suite(
     method: str, headers: dict[str, str], body: bytes, names: str, signature: str
 ) -> None:
     given = {"Host": "example.amazonaws.com", **headers}

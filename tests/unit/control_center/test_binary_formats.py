@@ -47,7 +47,7 @@ def test_deep_cbor_and_deep_xml_are_refused() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_cbor_or_refused_and_always_shown(data: bytes) -> None:
+def test_arbitrary_bytes_are_decoded_as_cbor_or_refused_and_always_shown(data: bytes) -> None:
     with contextlib.suppress(BadBinary):
         msgspec.json.encode(decode_cbor(data))
     shown = Decoder(None).decode(data)
@@ -87,7 +87,7 @@ _VALUES = st.recursive(_LEAVES, lambda some: st.lists(some) | st.dictionaries(st
 
 
 @given(_VALUES)
-def test_cbor_of_another_encoder_is_decoded_to_what_it_was(value: object) -> None:
+def test_cbor_of_another_encoder_is_decoded_to_the_original_value(value: object) -> None:
     assert decode_cbor(_cbor(value)) == value
 
 
@@ -145,7 +145,7 @@ def test_smile_shares_texts_where_its_flags_say_so_and_is_recognised_by_its_head
     assert Decoder(None).decode(b":)\nhave a nice day").format == "text"
 
 
-def test_bytes_of_smile_are_taken_out_of_seven_bits() -> None:
+def test_seven_bit_encoded_binary_values_of_smile_are_decoded() -> None:
     """0xFFFE is 1111111 1111111 10: two groups of seven, then the two bits that are left."""
     assert decode_smile(b":)\n\x00" + bytes.fromhex("e8 82 7f 7f 02")) == "ff fe"
 

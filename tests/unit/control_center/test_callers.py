@@ -44,13 +44,13 @@ def test_no_path_of_the_api_but_health_answers_without_a_login(app: CenterApp) -
     assert [one.status_code for one in ask(app, ["/health", "/health/"])] == [200, 200]
 
 
-def test_a_refusal_is_json_and_says_how_to_log_in(app: CenterApp) -> None:
+def test_an_unauthenticated_api_request_gets_json_that_explains_how_to_log_in(app: CenterApp) -> None:
     (refused,) = ask(app, ["/api/v1/filters"])
     body: Any = refused.json()
     assert set(body) == {"error_code", "message"}
     assert "www-authenticate" in refused.headers
 
 
-def test_a_caller_with_a_login_is_answered_on_both_spellings(app: CenterApp) -> None:
+def test_an_authenticated_caller_is_answered_with_and_without_a_trailing_slash(app: CenterApp) -> None:
     found = ask(app, ["/metrics/", "/api/openapi.json/", "/api/v1/filters"], ("ada", "secret"))
     assert [one.status_code for one in found] == [200, 200, 200]

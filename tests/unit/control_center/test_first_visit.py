@@ -18,7 +18,7 @@ def test_every_element_that_a_page_uses_is_imported_at_the_start() -> None:
     assert used <= set(PAGE_ELEMENTS)
 
 
-def test_authorities_are_read_once_and_only_for_services_with_tls() -> None:
+def test_certificate_authorities_are_read_once_and_only_for_services_with_tls() -> None:
     trust._public_trust.cache_clear()
     assert trust_for(["http://localhost:8083", ""]) is False
     assert trust._public_trust.cache_info().misses == 0

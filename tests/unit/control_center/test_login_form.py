@@ -50,14 +50,16 @@ class Visit:
         return self.sent[0]["status"]
 
 
-def test_a_form_in_pieces_logs_in() -> None:
+def test_a_login_form_that_arrives_in_pieces_is_accepted() -> None:
     visit = Visit([b"name=ada&pass", b"word=secret"])
     assert visit.status() == 303
     assert visit.logged_in == [("ada", "secret")]
 
 
 @pytest.mark.parametrize("headers", [(), ((b"content-length", b"10000000"),)], ids=["in chunks", "of a length"])
-def test_a_form_beyond_the_limit_is_refused_and_not_read_to_its_end(headers: tuple[tuple[bytes, bytes], ...]) -> None:
+def test_a_login_form_beyond_the_size_limit_is_refused_and_not_read_completely(
+    headers: tuple[tuple[bytes, bytes], ...],
+) -> None:
     visit = Visit([b"name=ada&password=secret&x=", *[b"y" * 1000] * 10_000], *headers)
     assert visit.status() == 413
     assert len(visit.left) > 9_990

@@ -10,7 +10,7 @@ from pessoa.control_center.pages.login_page import safe_path
 
 
 @pytest.mark.parametrize("path", ["/", "/topics/orders?tab=messages", "/topics/preço"])
-def test_a_login_leads_to_the_page_that_was_asked_for(path: str) -> None:
+def test_a_login_redirects_to_the_requested_page(path: str) -> None:
     assert safe_path(path) == path
 
 
@@ -18,5 +18,5 @@ def test_a_login_leads_to_the_page_that_was_asked_for(path: str) -> None:
     "path", [None, "", "topics", "https://other.example", "//other.example", "/\\other.example", "/\t/other.example",
              "/\n/other.example", "/\x00/other.example"],
 )  # fmt: skip
-def test_a_login_leads_to_no_other_host(path: str | None) -> None:
+def test_a_login_does_not_redirect_to_another_host(path: str | None) -> None:
     assert safe_path(path) == "/"

@@ -58,19 +58,19 @@ def message_of(record: FakeRecord, rules: str, wanted: str, decoder: Decoder | N
     ],
     ids=["json", "msgpack", "xml", "cbor", "broken json", "binary", "number"],
 )  # fmt: skip
-def test_a_masked_field_is_in_no_format_of_its_message(rules: str, wanted: str, data: bytes) -> None:
+def test_a_masked_field_is_hidden_in_every_format_of_its_message(rules: str, wanted: str, data: bytes) -> None:
     found = message_of(FakeRecord(data), rules, wanted)
     seen = str(found.fields("cards")) + as_text(found.value) + as_text(found.key) + str(found.trouble)
     assert not [one for one in SPELLINGS if one in seen]
 
 
-def test_what_is_not_masked_is_shown_beside_it() -> None:
+def test_fields_beside_a_masked_one_are_shown() -> None:
     assert message_of(FakeRecord(msgspec.json.encode(CARD)), RULES[0], "json").value == {"card": HIDDEN, "city": "Faro"}
     plain = message_of(FakeRecord(b"\xff"), "cards: headers.auth", "json")
     assert (plain.value, plain.trouble) == ("\ufffd", "This is not JSON.")
 
 
-def test_the_reason_of_a_serde_that_failed_is_dropped_where_the_value_is_hidden() -> None:
+def test_the_error_of_a_failed_serde_is_not_shown_if_the_value_is_masked() -> None:
     class Telling:
         name = "telling"
 
@@ -85,7 +85,7 @@ def test_the_reason_of_a_serde_that_failed_is_dropped_where_the_value_is_hidden(
     assert (found.value, found.trouble) == (HIDDEN, None)
 
 
-def test_a_value_in_another_format_than_its_own_is_hidden_for_its_fields_have_other_names() -> None:
+def test_a_masked_value_shown_in_another_format_is_hidden_completely() -> None:
     class Short:
         name = "short"
 
@@ -101,19 +101,19 @@ def test_a_value_in_another_format_than_its_own_is_hidden_for_its_fields_have_ot
     assert message_of(record, RULES[0], "json", decoder).value == HIDDEN
 
 
-def test_a_mask_of_all_headers_hides_every_one() -> None:
+def test_a_mask_of_all_headers_hides_every_header() -> None:
     record = FakeRecord(b"{}", [("auth", b"4000"), ("trace", b"1")])
     assert message_of(record, "cards: headers", "auto").headers == [("auth", HIDDEN), ("trace", HIDDEN)]
 
 
-def test_a_mask_at_any_depth_leaves_texts_beside_the_field_alone() -> None:
+def test_a_mask_at_any_depth_does_not_hide_text_beside_the_field() -> None:
     paths = paths_for(parse_masks("*: **.password"), "t")
     value: JsonValue = {"tags": ["a", 1], "deep": [{"password": "x", "name": "y"}]}
     assert masked(value, "value", paths) == {"tags": ["a", 1], "deep": [{"password": HIDDEN, "name": "y"}]}
     assert masked(["a"], "value", paths_for(parse_masks("*: **"), "t")) == HIDDEN
 
 
-def test_a_value_that_is_nested_too_deep_to_be_looked_through_is_hidden() -> None:
+def test_a_value_nested_too_deeply_to_be_masked_is_hidden() -> None:
     deep: JsonValue = "4000"
     for _ in range(5000):
         deep = [deep]

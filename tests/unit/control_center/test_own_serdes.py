@@ -60,7 +60,7 @@ def place(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_file_of_the_configuration_decodes_the_topics_that_it_reads(place: str) -> None:
+def test_a_serde_file_of_the_configuration_decodes_the_topics_that_it_claims(place: str) -> None:
     decoder = Decoder(None, from_properties({"pessoa.control.center.serdes": place}).own_serdes)
     data = base64.b64encode(b"ola")
     assert decoder.formats == (*FORMATS, "base64")
@@ -80,7 +80,7 @@ def test_bytes_that_a_serde_refuses_are_shown_by_the_built_in_formats_with_its_r
     assert decoder.decode(b"bad", "length").trouble == refused.trouble
 
 
-def test_a_result_becomes_plain_data_or_a_reason() -> None:
+def test_the_result_of_a_serde_becomes_json_data_or_an_error() -> None:
     decoder = Decoder(None, OwnSerdes([Length()]))
     assert decoder.decode(b"when", "length").value == {"at": "2026-01-02T00:00:00Z"}
     strange = decoder.decode(b"object", "length")
@@ -88,7 +88,7 @@ def test_a_result_becomes_plain_data_or_a_reason() -> None:
     assert strange.trouble is not None
 
 
-def test_a_can_read_that_raises_is_told_beside_the_message() -> None:
+def test_an_exception_in_can_read_is_shown_beside_the_message() -> None:
     class Broken(Length):
         def can_read(self, topic: str, part: str) -> bool:
             raise RuntimeError("no table")
@@ -97,7 +97,7 @@ def test_a_can_read_that_raises_is_told_beside_the_message() -> None:
     assert found.trouble == "The serde length says: no table"
 
 
-def test_what_is_typed_is_encoded_as_json_where_it_is_json(place: str) -> None:
+def test_text_that_is_json_is_passed_to_a_serde_as_json_data(place: str) -> None:
     serdes = load_serdes([place], FORMATS)
     assert serdes.writing_names() == ("base64",)
     assert serdes.encode("base64", "olá") == base64.b64encode("olá".encode())
@@ -108,7 +108,7 @@ def test_what_is_typed_is_encoded_as_json_where_it_is_json(place: str) -> None:
         OwnSerdes([Length()]).encode("length", "1")
 
 
-def test_a_module_is_named_without_a_path(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_serde_module_may_be_given_without_a_path(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(place).parent))
     assert load_serdes(["base64_texts"], FORMATS).names == ("base64",)
 
@@ -124,13 +124,13 @@ def test_a_module_is_named_without_a_path(place: str, monkeypatch: pytest.Monkey
         (FILE + "SERDES *= 2", "another format is called base64"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_at_start_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
+def test_an_invalid_serde_file_is_refused_at_start_with_the_reason(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "wrong.py"
     path.write_text(text)
     with pytest.raises(ConfigProblem, match=reason):
         from_properties({"pessoa.control.center.serdes": str(path)})
 
 
-def test_a_file_that_is_not_there_is_refused_at_start() -> None:
+def test_a_missing_serde_file_is_refused_at_start() -> None:
     with pytest.raises(ConfigProblem, match="cannot be loaded"):
         load_serdes(["/nowhere/serde.py"], FORMATS)

@@ -50,7 +50,7 @@ def test_masked_fields_are_hidden_in_lists_and_objects_and_the_rest_stays() -> N
     assert masked(value, "value", paths_for(parse_masks("other: value.card"), "orders")) == value
 
 
-def test_a_mask_for_any_depth_reaches_every_level() -> None:
+def test_a_mask_for_any_depth_hides_the_field_at_every_level() -> None:
     paths = paths_for(parse_masks("*: **.password"), "t")
     assert masked({"a": [{"password": "x"}], "password": 1}, "value", paths) == {
         "a": [{"password": HIDDEN}],
@@ -59,7 +59,7 @@ def test_a_mask_for_any_depth_reaches_every_level() -> None:
 
 
 @pytest.mark.parametrize("text", ["orders value.x", ": value.x", "orders: card.number", "orders: value..x"])
-def test_a_rule_for_masking_that_cannot_be_read_is_refused(text: str) -> None:
+def test_an_invalid_masking_rule_is_refused(text: str) -> None:
     with pytest.raises(BadMask):
         parse_masks(text)
 
@@ -71,18 +71,18 @@ def test_a_rule_for_masking_that_cannot_be_read_is_refused(text: str) -> None:
     ("way", "amount", "target"),
     [("earliest", None, 10), ("latest", None, 100), ("shift", -5, 45), ("shift", 500, 100), ("exact", 3, 10)],
 )
-def test_a_reset_ends_within_the_partition(way: str, amount: int | None, target: int) -> None:
+def test_an_offset_reset_stays_within_the_offsets_of_the_partition(way: str, amount: int | None, target: int) -> None:
     first, empty = plan_reset(way, amount, {("t", 0): 50}, ENDS)
     assert (first.target, first.current, first.lag_after) == (target, 50, 100 - target)
     assert empty.target == 0
 
 
-def test_a_reset_by_time_goes_to_the_end_where_no_record_is_later() -> None:
+def test_an_offset_reset_by_time_uses_the_log_end_if_no_record_is_later() -> None:
     rows = plan_reset("time", 1, {}, ENDS, {("t", 0): 20, ("t", 1): -1})
     assert [row.target for row in rows] == [20, 0]
 
 
-def test_a_reset_without_its_number_or_of_a_group_with_members_is_refused() -> None:
+def test_an_offset_reset_without_its_number_or_of_a_group_with_members_is_refused() -> None:
     with pytest.raises(BadReset):
         plan_reset("shift", None, {}, ENDS)
     with pytest.raises(BadReset):
@@ -96,7 +96,7 @@ def test_a_reset_without_its_number_or_of_a_group_with_members_is_refused() -> N
 # Replicas.
 
 
-def test_replicas_are_added_where_fewest_are_and_leaders_stay() -> None:
+def test_added_replicas_go_to_the_brokers_with_fewest_replicas_and_leaders_stay() -> None:
     assert plan_replicas({0: [1], 1: [2], 2: [3]}, [1, 2, 3], 2) == {0: [1, 2], 1: [2, 1], 2: [3, 1]}
     assert plan_replicas({0: [1, 2, 3], 1: [2]}, [1, 2, 3], 1) == {0: [1]}
     with pytest.raises(BadReplication):
@@ -108,7 +108,7 @@ def test_replicas_are_added_where_fewest_are_and_leaders_stay() -> None:
 # Health.
 
 
-def test_health_names_the_broker_that_is_away_and_the_partitions_without_a_leader() -> None:
+def test_health_names_the_missing_broker_and_the_partitions_without_a_leader() -> None:
     whole = PartitionState("t", 0, 1, [1, 2], [1, 2])
     behind = PartitionState("t", 1, 1, [1, 2], [1])
     offline = PartitionState("t", 2, -1, [2], [])
@@ -137,7 +137,7 @@ def test_an_alert_fires_once_and_ends_once() -> None:
     assert not book.firing
 
 
-def test_every_kind_of_alert_looks_at_its_own_fact() -> None:
+def test_every_kind_of_alert_checks_its_own_metric() -> None:
     facts = Facts({}, 2, 1, {1: 95.0})
     kinds = ("lag", "under-replicated", "offline", "disk")
     rules = [AlertRule(kind, kind, 90 if kind == "disk" else 0) for kind in kinds]
@@ -154,7 +154,7 @@ def test_every_kind_of_alert_looks_at_its_own_fact() -> None:
         AlertRule("a", "lag", webhook="file:/x"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused(rule: AlertRule) -> None:
+def test_an_invalid_alert_rule_is_refused(rule: AlertRule) -> None:
     with pytest.raises(BadRule):
         check_rule(rule)
 
@@ -173,7 +173,7 @@ def test_history_keeps_the_newest_samples_and_names() -> None:
     assert history.last("c") == 1
 
 
-def test_a_rate_is_of_two_readings_and_starts_again_when_the_counter_fell() -> None:
+def test_a_rate_is_computed_from_two_readings_and_restarts_when_the_counter_has_decreased() -> None:
     meter = RateMeter()
     assert meter.read("x", 0, 10) is None
     assert meter.read("x", 2000, 30) == 10
@@ -184,7 +184,7 @@ def test_a_rate_is_of_two_readings_and_starts_again_when_the_counter_fell() -> N
 # Messages.
 
 
-def test_newest_reads_the_tail_unless_messages_are_selected() -> None:
+def test_the_newest_messages_are_read_from_the_end_unless_a_filter_is_set() -> None:
     ends = {0: Ends(0, 100), 1: Ends(5, 8), 2: Ends(4, 4)}
     assert plan_ranges(MessageQuery("t", limit=10), ends, {}) == {0: Range(90, 100), 1: Range(5, 8)}
     assert plan_ranges(MessageQuery("t", limit=10, search="x"), ends, {}) == {0: Range(0, 100), 1: Range(5, 8)}
@@ -194,7 +194,7 @@ def test_newest_reads_the_tail_unless_messages_are_selected() -> None:
     assert set(plan_ranges(MessageQuery("t", "live"), ends, {})) == {0, 1, 2}
 
 
-def test_bytes_are_shown_as_what_they_are() -> None:
+def test_bytes_are_shown_in_the_format_that_they_are_recognised_as() -> None:
     decoder = Decoder(None)
     assert decoder.decode(b'{"a": 1}')[:2] == ("json", {"a": 1})
     assert decoder.decode("olá".encode())[:2] == ("text", "olá")
@@ -211,7 +211,7 @@ def test_bytes_are_shown_as_what_they_are() -> None:
 # Who may.
 
 
-def test_a_foreign_page_can_neither_post_nor_open_a_socket_nor_rebind_a_name() -> None:
+def test_a_page_of_another_origin_can_neither_post_nor_open_a_websocket_nor_rebind_dns() -> None:
     async def nothing(*_: object) -> None: ...
 
     guard = RequestGuard(nothing, ["kafka.example"])
@@ -238,7 +238,7 @@ def test_without_logins_every_user_is_anonymous_with_the_default_role() -> None:
     assert Accounts(None, {}, "reader", 60).by_cookie(None) == Person("anonymous", "reader")
 
 
-def test_asking_how_long_a_session_lasts_does_not_prolong_it() -> None:
+def test_querying_the_remaining_time_of_a_session_does_not_prolong_it() -> None:
     accounts = Accounts(None, {}, "reader", 60, has_proxy=True)
     token = accounts.begin_session("ada")
     first = accounts.seconds_left(token)
@@ -248,7 +248,7 @@ def test_asking_how_long_a_session_lasts_does_not_prolong_it() -> None:
     assert accounts.seconds_left(None) == 0
 
 
-def test_looking_a_session_up_does_not_prolong_it_and_using_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_a_session_does_not_prolong_it_and_using_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = [1000.0]
     monkeypatch.setattr("time.monotonic", lambda: now_s[0])
     accounts = Accounts(None, {}, "reader", 60, has_proxy=True)
@@ -273,7 +273,7 @@ def test_a_session_loses_a_role_that_was_taken_from_its_user_and_gains_none() ->
     assert accounts.by_cookie(token) == Person("ada", "editor")
 
 
-def test_a_page_prolongs_its_session_when_its_visitor_acts_and_not_when_it_redraws() -> None:
+def test_a_page_prolongs_its_session_when_the_user_acts_and_not_when_it_redraws() -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages.frame import Visit
 
@@ -309,7 +309,7 @@ def test_a_page_prolongs_its_session_when_its_visitor_acts_and_not_when_it_redra
         ("9" * 5000, 1),
     ],
 )
-def test_a_parameter_that_is_no_number_is_the_default(text: str, number: int) -> None:
+def test_a_page_parameter_that_is_no_number_is_replaced_by_the_default(text: str, number: int) -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages.frame import Visit
 
@@ -320,7 +320,7 @@ def test_a_parameter_that_is_no_number_is_the_default(text: str, number: int) ->
 
 
 @pytest.mark.parametrize("text", ["²", "9" * 5000, "-1", "x"])
-def test_a_partition_of_the_api_that_is_no_number_is_refused(text: str) -> None:
+def test_an_api_request_with_a_malformed_partition_number_is_refused(text: str) -> None:
     scope = {"type": "http", "headers": [], "query_string": urlencode({"partition": text}).encode(),
              "path_params": {"topic": "t"}}  # fmt: skip
     center: Any = SimpleNamespace(hidden_paths=lambda *_: (), decoder=Decoder(None))
@@ -328,7 +328,7 @@ def test_a_partition_of_the_api_that_is_no_number_is_refused(text: str) -> None:
         message_query(center, Person("ada", "reader"), Request(scope))
 
 
-def test_a_page_may_connect_to_its_own_host_alone() -> None:
+def test_the_content_security_policy_allows_connections_to_the_pages_own_host_only() -> None:
     sources = policy("localhost:9021").partition("connect-src ")[2].partition(";")[0]
     assert sources == "'self' ws://localhost:9021 wss://localhost:9021"
     assert "ws://[::1]:9021 " in policy("[::1]:9021")
@@ -339,7 +339,7 @@ def test_a_page_may_connect_to_its_own_host_alone() -> None:
 # Favourites.
 
 
-def test_a_favourite_is_a_topic_that_there_is(tmp_path: Path) -> None:
+def test_a_favourite_must_be_an_existing_topic(tmp_path: Path) -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages.topics_page import toggle_favourite
 
@@ -364,13 +364,13 @@ def test_a_favourite_is_a_topic_that_there_is(tmp_path: Path) -> None:
 # Words and pictures.
 
 
-def test_the_language_is_the_cookies_or_the_browsers() -> None:
+def test_the_language_is_taken_from_the_cookie_or_the_browser() -> None:
     assert chosen_language("pt", "en") == "pt"
     assert chosen_language(None, "fr-FR,pt-BR;q=0.8,en;q=0.7") == "pt"
     assert chosen_language("xx", None) == "en"
 
 
-def test_lineage_puts_topics_and_what_joins_them_in_turns() -> None:
+def test_the_lineage_layout_places_topics_and_their_readers_and_writers_in_alternating_columns() -> None:
     graph = lay_out([
         Flow("connector", "source", writes=("a",)),
         Flow("query", "q", reads=("a",), writes=("b",)),
@@ -381,12 +381,12 @@ def test_lineage_puts_topics_and_what_joins_them_in_turns() -> None:
     assert len(graph.edges) == 4
 
 
-def test_lineage_ends_with_a_cycle_and_is_cut_where_it_is_too_large() -> None:
+def test_the_lineage_of_a_cycle_ends_and_a_large_lineage_is_truncated() -> None:
     assert len(lay_out([Flow("query", "q", ("a",), ("a",))]).nodes) == 2
     assert lay_out([Flow("group", str(number), ("t",)) for number in range(500)]).is_cut
 
 
-def test_limits_name_what_a_user_may_touch_and_leave_other_kinds_alone() -> None:
+def test_resource_limits_name_what_a_user_may_access_and_do_not_restrict_other_resource_types() -> None:
     limits = parse_limits("edu: topic orders*, topic pay-*, group billing; *: topic public-*")
     edu, ruy, ada = Person("edu", "editor"), Person("ruy", "reader"), Person("ada", "admin")
     assert limits.allow(edu, "topic", "orders-eu")
@@ -406,7 +406,7 @@ def test_limits_name_what_a_user_may_touch_and_leave_other_kinds_alone() -> None
 
 
 @pytest.mark.parametrize("text", ["edu", ": topic x", "edu: topics x", "edu: topic"])
-def test_limits_that_cannot_be_read_say_what_to_write(text: str) -> None:
+def test_invalid_resource_limits_are_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(BadLimit, match="write"):
         parse_limits(text)
 
@@ -416,7 +416,7 @@ def test_limits_that_cannot_be_read_say_what_to_write(text: str) -> None:
     st.data(),
     st.booleans(),
 )
-def test_a_search_never_passes_over_bytes_whose_text_it_would_find(
+def test_the_byte_prefilter_of_a_search_never_skips_a_matching_message(
     value: dict[str, object], data: st.DataObject, is_spaced: bool
 ) -> None:
     raw = msgspec.json.encode(value)
@@ -428,13 +428,13 @@ def test_a_search_never_passes_over_bytes_whose_text_it_would_find(
         assert may_show(raw, search_words(text.swapcase()))
 
 
-def test_a_search_passes_over_bytes_that_lack_a_word_of_it() -> None:
+def test_the_byte_prefilter_of_a_search_skips_messages_that_lack_one_of_its_words() -> None:
     assert not may_show(b'{"id": 12, "city": "Porto"}', search_words('"id": 13'))
     assert not may_show(b"plain text", search_words("other"))
     assert may_show(b'{"id": 1e2}', search_words('"id": 100'))
     assert may_show(b"\x82\xa2id", search_words("7"))
 
 
-def test_cells_that_a_spreadsheet_would_run_are_quoted_and_numbers_are_not() -> None:
+def test_exported_cells_that_a_spreadsheet_would_execute_are_quoted_and_numbers_are_not() -> None:
     found = csv_table(("a", "b"), [("=1+1", -5), ("plain", None), ("@x", 1.5)])
     assert found.decode().splitlines() == ["a,b", "'=1+1,-5", "plain,", "'@x,1.5"]

@@ -26,7 +26,7 @@ class FakeScan:
         self.is_stopped.set()
 
 
-def test_a_scan_beyond_the_cap_is_refused_until_another_has_ended() -> None:
+def test_a_scan_beyond_the_limit_of_concurrent_scans_is_refused_until_another_has_ended() -> None:
     async def act() -> None:
         center = Center(from_properties({"bootstrap.servers": "localhost:1"}))
         make: Any = FakeScan
@@ -41,7 +41,7 @@ def test_a_scan_beyond_the_cap_is_refused_until_another_has_ended() -> None:
     asyncio.run(act())
 
 
-def test_a_scan_of_the_api_stops_when_its_caller_has_gone_or_the_answer_is_whole() -> None:
+def test_an_api_scan_stops_when_its_caller_has_disconnected_or_the_response_is_complete() -> None:
     async def act() -> None:
         answers = iter([False, True])
 
@@ -61,7 +61,7 @@ def test_a_scan_of_the_api_stops_when_its_caller_has_gone_or_the_answer_is_whole
     asyncio.run(act())
 
 
-def test_what_a_page_began_ends_also_if_its_browser_never_opened_a_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tasks_of_a_page_end_even_if_its_browser_never_opened_a_websocket(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages import frame
 
@@ -73,7 +73,7 @@ def test_what_a_page_began_ends_also_if_its_browser_never_opened_a_websocket(mon
     assert handlers == [act]
 
 
-def test_no_page_waits_for_a_disconnection_alone() -> None:
+def test_no_page_waits_only_for_a_disconnection_to_end_its_tasks() -> None:
     pages = Path(center_module.__file__).parent / "pages"
     waiting = [one.name for one in pages.glob("*.py") if "on_disconnect" in one.read_text(encoding="utf-8")]
     assert waiting == ["frame.py"]

@@ -69,6 +69,8 @@ def test_bare_protobuf_is_decoded_as_the_message_that_is_named_with_its_imports(
         ("orders: {}/pay.proto shop.Nothing", "has no message shop.Nothing: there are shop.Payment, shop.Payment.Line"),
     ],
 )
-def test_a_wrong_entry_is_refused_at_start_with_the_reason(folder: Path, setting: str, reason: str) -> None:
+def test_an_invalid_schema_file_entry_is_refused_at_start_with_the_reason(
+    folder: Path, setting: str, reason: str
+) -> None:
     with pytest.raises(ConfigProblem, match=reason):
         decoder_of(setting.format(folder))

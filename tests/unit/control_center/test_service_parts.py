@@ -52,11 +52,11 @@ def test_a_catalogue_joins_queries_with_the_topics_of_their_streams() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 3, [], [None, {"sourceDescriptions": 5}], {"message": "no"}])
-def test_an_answer_of_another_form_is_an_empty_catalogue(answer: object) -> None:
+def test_a_ksql_response_of_another_shape_gives_an_empty_catalogue(answer: object) -> None:
     assert read_catalogue(answer) == ((), (), ())  # type: ignore[arg-type]
 
 
-def test_rows_of_a_query_become_a_table_bars_and_a_line() -> None:
+def test_the_rows_of_a_query_are_shown_as_table_bars_and_line() -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages.ksql_results import QueryRows, column_names
 
@@ -86,7 +86,7 @@ def test_rows_of_a_query_become_a_table_bars_and_a_line() -> None:
     ],
     ids=range(15),
 )  # fmt: skip
-def test_a_query_is_told_by_the_first_word_behind_comments(text: str, is_one: bool) -> None:
+def test_a_ksql_text_is_a_query_if_its_first_word_after_comments_is_select_or_print(text: str, is_one: bool) -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages.ksql_page import is_query
 
@@ -146,7 +146,7 @@ def test_a_setting_of_a_connector_that_is_no_secret_is_shown(key: str, value: st
     assert shown_config({key: value}) == {key: value}
 
 
-def test_the_form_of_a_connector_sends_dots_for_secrets_and_keeps_them_unless_they_change() -> None:
+def test_the_connector_form_sends_masked_secrets_and_keeps_them_unless_they_change() -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.pages.connector_form import ConnectorForm
 
@@ -164,7 +164,7 @@ def test_the_form_of_a_connector_sends_dots_for_secrets_and_keeps_them_unless_th
     assert form._without_secrets("Invalid value hunter2 for db.password") == "Invalid value •••• for db.password"
 
 
-def test_a_login_in_the_url_of_a_service_is_used_and_never_shown() -> None:
+def test_credentials_in_the_url_of_a_service_are_used_and_never_shown() -> None:
     link = ServiceLink("Connect", "http://ada:p%40ss@localhost:1/base/", "/")
     state = asyncio.run(link.state())
     assert state.url == "http://localhost:1/base"
@@ -209,7 +209,9 @@ def asks_of(url: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
         (403, b'["no"]', (403, 403, "Schema Registry answered 403.")),
     ],
 )
-def test_the_registry_refuses_in_the_words_of_any_service(status: int, body: bytes, told: tuple[int, int, str]) -> None:
+def test_an_error_of_the_registry_is_shown_as_those_of_other_services(
+    status: int, body: bytes, told: tuple[int, int, str]
+) -> None:
     async def make() -> App:
         async def refuse(_: Request) -> Response:
             return Response(body, status)
@@ -220,7 +222,7 @@ def test_the_registry_refuses_in_the_words_of_any_service(status: int, body: byt
         assert [problem_of(ask) for ask in asks_of(server.url)] == [told, told]
 
 
-def test_a_registry_that_is_away_or_not_configured_is_told_in_the_words_of_any_service() -> None:
+def test_an_unreachable_or_unconfigured_registry_is_shown_as_other_services_are() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as held:
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
     by_client, by_path = (problem_of(ask) for ask in asks_of(url.replace("//", "//ada:secret@")))
@@ -231,20 +233,20 @@ def test_a_registry_that_is_away_or_not_configured_is_told_in_the_words_of_any_s
     assert [problem_of(ask) for ask in asks_of("")] == [told, told]
 
 
-def test_a_page_waits_for_the_registry_as_long_as_for_any_service_and_logs_in_as_the_settings_say() -> None:
+def test_the_registry_client_of_a_page_has_the_timeout_and_login_of_other_services() -> None:
     link = RegistryLink("http://localhost:1", {"basic.auth.user.info": "ada:x", "schema.registry.url": "http://other"})
     client = link._registry
     assert client._timeout() == ServiceLink("Connect", "http://localhost:1", "/")._client().timeout
     assert (client._auth(), client._urls) == (("ada", "x"), ["http://localhost:1"])
 
 
-def test_only_an_admin_sees_more_of_a_webhook_than_its_host() -> None:
+def test_users_other_than_admins_see_only_the_host_of_a_webhook() -> None:
     rule = AlertRule("r", "lag", webhook="https://ada:x@hooks.example/services/SECRET?token=y")
     assert shown_rules([rule, AlertRule("s", "disk")], to_admin=True)[0] == rule
     assert [one.webhook for one in shown_rules([rule, AlertRule("s", "disk")], to_admin=False)] == ["hooks.example", ""]
 
 
-def test_a_pipeline_flows_by_its_status_and_by_its_group() -> None:
+def test_the_lineage_of_a_pipeline_is_taken_from_its_status_and_its_consumer_group() -> None:
     pytest.importorskip("nicegui")
     from pessoa.control_center.lineage_graph import Flow
     from pessoa.control_center.pages.lineage_page import pipeline_flows, stands_for_another

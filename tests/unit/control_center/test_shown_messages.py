@@ -49,7 +49,7 @@ def examined(data: bytes) -> Message:
 
 
 @pytest.mark.parametrize("depth", [10, 60, 64, 65, 900, 1500])
-def test_a_record_of_deep_nesting_is_shown_in_a_bounded_text(depth: int) -> None:
+def test_a_deeply_nested_record_is_shown_in_a_bounded_text(depth: int) -> None:
     one = b"[" * depth + b"1" + b"]" * depth
     data = b"[" + b",".join([one] * (SHOWN_BYTES // len(one))) + b"]"
     shown = examined(data)
@@ -57,14 +57,14 @@ def test_a_record_of_deep_nesting_is_shown_in_a_bounded_text(depth: int) -> None
     assert msgspec.json.encode(shown)
 
 
-def test_a_small_value_is_shown_over_several_lines_and_once() -> None:
+def test_a_small_value_is_shown_once_and_over_several_lines() -> None:
     drawn = topic_messages.draw_message(VISIT, examined(b'{"name": "once", "more": [1]}'))
     assert "<pre>{\n  &#34;name&#34;" in drawn
     # The key, in the head; the value in the preview and in the text; the header.
     assert drawn.count("once") == 4
 
 
-def test_a_value_that_is_sent_again_is_whole() -> None:
+def test_a_value_that_is_sent_again_is_not_truncated() -> None:
     value: Any = [[[[[[index]]]]] for index in range(9000)]
     assert msgspec.json.decode(topic_messages.pretty(value)) == value
     assert len(topic_messages.pretty(value, SHOWN_BYTES)) == SHOWN_BYTES

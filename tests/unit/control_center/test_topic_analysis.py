@@ -7,7 +7,7 @@ import random
 from pessoa.control_center.topic_analysis import HOUR_MS, MAX_HOURS, DistinctEstimate, SizeFigures, TopicFigures
 
 
-def test_figures_count_nulls_sizes_partitions_and_hours() -> None:
+def test_topic_analysis_counts_nulls_sizes_partitions_and_hours() -> None:
     figures = TopicFigures()
     figures.add(0, 10, b"k", b"12345")
     figures.add(1, HOUR_MS + 5, None, b"1")
@@ -43,7 +43,7 @@ def test_distinct_values_are_estimated_to_a_few_percent() -> None:
         assert abs(found.estimate() - count) <= 0.06 * count
 
 
-def test_hours_without_end_do_not_take_memory_without_end() -> None:
+def test_the_hours_of_a_topic_analysis_take_bounded_memory() -> None:
     figures = TopicFigures()
     for hour in range(5 * MAX_HOURS):
         figures.add(0, hour * HOUR_MS, None, None)

@@ -35,7 +35,7 @@ TRANSFORM(ARRAY[1], x => x + 1) ==> [2]
 """
 
 
-def test_a_file_is_read() -> None:
+def test_a_case_file_is_parsed_into_its_cases() -> None:
     first, second, third = read_cases(FILE)
     assert first.name == "first"
     assert first.statements.startswith("CREATE STREAM o")
@@ -73,7 +73,7 @@ def test_a_file_is_read() -> None:
         ("## a\neach:\nx = 1\n", "line 3: 'expression ==> value' is needed"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_line(text: str, problem: str) -> None:
+def test_an_error_in_a_case_file_is_reported_with_its_line(text: str, problem: str) -> None:
     with pytest.raises(CaseProblem) as failure:
         read_cases(text)
     assert problem in str(failure.value)

@@ -84,7 +84,7 @@ def rows(kinds: dict[str, SqlType], nulls: bool) -> st.SearchStrategy[list[Value
 
 
 @pytest.mark.parametrize("form", ["JSON", "JSON_SR", "AVRO"])
-def test_formats_with_nested_types_give_back_what_was_written(form: str) -> None:
+def test_formats_with_nested_types_decode_to_the_encoded_values(form: str) -> None:
     kinds = TYPES | NESTED
     codec = side_codec(Side("t", False, form, columns(kinds)), MemorySchemas())
 
@@ -98,7 +98,7 @@ def test_formats_with_nested_types_give_back_what_was_written(form: str) -> None
 
 @pytest.mark.parametrize("form", ["PROTOBUF", "PROTOBUF_NOSR"])
 @pytest.mark.parametrize("nullable", [None, "OPTIONAL", "WRAPPER"])
-def test_protobuf_gives_back_what_was_written(form: str, nullable: str | None) -> None:
+def test_protobuf_decodes_to_the_encoded_values(form: str, nullable: str | None) -> None:
     kinds = TYPES | NESTED
     codec = side_codec(Side("t", False, form, columns(kinds), FormatOptions(nullable=nullable)), MemorySchemas())
 
@@ -117,7 +117,7 @@ def test_protobuf_gives_back_what_was_written(form: str, nullable: str | None) -
 
 @settings(max_examples=100, deadline=None)
 @given(rows(TYPES, nulls=True))
-def test_delimited_gives_back_what_was_written(values: list[Value]) -> None:
+def test_delimited_decodes_to_the_encoded_values(values: list[Value]) -> None:
     codec = side_codec(Side("t", False, "DELIMITED", columns(TYPES)), MemorySchemas())
     # An empty field is null, so empty text is.
     expected = [None if value in ("", b"") else value for value in values]
@@ -125,7 +125,7 @@ def test_delimited_gives_back_what_was_written(values: list[Value]) -> None:
 
 
 @pytest.mark.parametrize("kind", [INTEGER, BIGINT, DOUBLE, STRING])
-def test_kafka_gives_back_what_was_written(kind: SqlType) -> None:
+def test_the_kafka_format_decodes_to_the_encoded_values(kind: SqlType) -> None:
     codec = side_codec(Side("t", True, "KAFKA", (SchemaColumn("K", kind),)), MemorySchemas())
 
     @settings(max_examples=40, deadline=None)
@@ -137,7 +137,7 @@ def test_kafka_gives_back_what_was_written(kind: SqlType) -> None:
 
 
 @pytest.mark.parametrize("form", ["JSON", "JSON_SR", "AVRO", "PROTOBUF", "PROTOBUF_NOSR", "DELIMITED", "KAFKA"])
-def test_foreign_bytes_are_values_or_a_codec_failure(form: str) -> None:
+def test_arbitrary_bytes_are_decoded_or_raise_codec_failure(form: str) -> None:
     kinds: dict[str, SqlType] = TYPES if form == "DELIMITED" else {"S": STRING} if form == "KAFKA" else TYPES | NESTED
     schemas = MemorySchemas()
     codec = side_codec(Side("t", False, form, columns(kinds)), schemas)
@@ -167,7 +167,7 @@ def _sample(kind: SqlType) -> Value:
     return {BOOLEAN: True, DOUBLE: 1.5, STRING: "text", BYTES: b"12"}.get(kind, 7)  # type: ignore[call-overload, no-any-return]
 
 
-def test_infinities_are_text_in_json() -> None:
+def test_infinities_are_encoded_as_text_in_json() -> None:
     codec = side_codec(Side("t", False, "JSON", (SchemaColumn("D", DOUBLE),)), MemorySchemas())
     for value in (math.inf, -math.inf):
         assert codec.decode(codec.encode([value])) == [value]
@@ -184,7 +184,7 @@ def test_infinities_are_text_in_json() -> None:
         (SourceWindow(WindowKind.SESSION), TimeWindow(3, 8)),
     ],
 )
-def test_windowed_keys_have_the_window_behind_them(window: SourceWindow, bounds: TimeWindow) -> None:
+def test_windowed_keys_are_encoded_with_the_window_at_their_end(window: SourceWindow, bounds: TimeWindow) -> None:
     inner = side_codec(Side("t", True, "KAFKA", (SchemaColumn("K", STRING),)), MemorySchemas())
     codec = KeyCodec(inner, window)
     key = codec.encode(["k"], bounds)
@@ -229,7 +229,7 @@ def test_a_number_of_a_thousand_million_digits_is_refused_at_once(kind: SqlType)
             codec.decode(text)
 
 
-def test_a_protobuf_decimal_of_a_wild_scale_or_size_is_refused() -> None:
+def test_a_protobuf_decimal_with_an_extreme_scale_or_size_is_refused() -> None:
     codec = side_codec(Side("t", False, "PROTOBUF_NOSR", (SchemaColumn("X", Decimal(9, 3)),)), MemorySchemas())
 
     def message(value: bytes, scale: int) -> bytes:

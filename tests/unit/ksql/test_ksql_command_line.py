@@ -38,7 +38,7 @@ def session(client: RecordingClient) -> KsqlSession:
     return KsqlSession(client, width=lambda: 40)
 
 
-def test_a_table_has_heads_dashes_rows_and_dashes() -> None:
+def test_a_printed_table_has_a_head_dashes_rows_and_dashes() -> None:
     assert table(["A", "Long"], [["x", 1], ["y\nz", None]]) == [
         " A | Long ",
         "----------",
@@ -49,7 +49,7 @@ def test_a_table_has_heads_dashes_rows_and_dashes() -> None:
     ]  # fmt: skip
 
 
-def test_rows_share_the_width_and_wrap_or_are_cut() -> None:
+def test_columns_share_the_width_of_the_terminal_and_wrap_or_are_truncated() -> None:
     assert RowBox(["A", "B"], 21).head() == ["+---------+---------+", "|A        |B        |", "+---------+---------+"]
     assert RowBox(["A", "B"], 21).row([1, "0123456789ab"]) == ["|1        |012345678|", "|         |9ab      |"]
     assert RowBox(["A", "B"], 21, wrap=False).row([True, "0123456789ab"]) == ["|true     |012345...|"]
@@ -57,7 +57,7 @@ def test_rows_share_the_width_and_wrap_or_are_cut() -> None:
 
 
 @pytest.mark.parametrize("output", ["TABULAR", "JSON"])
-def test_control_characters_of_a_record_reach_no_terminal(
+def test_control_characters_of_a_record_are_not_printed_to_the_terminal(
     output: str, client: RecordingClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hostile = "\x1b]0;owned\x07\x9b2J\r\x7f"
@@ -74,12 +74,12 @@ def test_control_characters_of_a_record_reach_no_terminal(
         assert [hostile] in [json.loads(line) for line in shown.splitlines()[:3] if line.startswith("[")]
 
 
-def test_clear_still_clears_the_screen(session: KsqlSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_clear_command_clears_the_screen(session: KsqlSession, capsys: pytest.CaptureFixture[str]) -> None:
     assert session.run_line("clear")
     assert capsys.readouterr().out.startswith("\x1b[2J")
 
 
-def test_warnings_stand_before_an_entity() -> None:
+def test_warnings_are_printed_before_the_result() -> None:
     shown = render({"@type": "warning_entity", "message": "old\nmore", "warnings": [{"message": "5.x"}]})
     assert shown[0] == "WARNING: 5.x"
     assert " old " in shown
@@ -115,7 +115,7 @@ def test_local_commands_need_no_server(
     assert "WRAP is OFF" in capsys.readouterr().out
 
 
-def test_a_script_is_run_and_one_that_runs_itself_ends(
+def test_run_script_runs_a_script_and_refuses_recursion(
     session: KsqlSession, client: RecordingClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = tmp_path / "s.sql"
@@ -128,13 +128,13 @@ def test_a_script_is_run_and_one_that_runs_itself_ends(
     assert not session.run_script(str(tmp_path / "none.sql"))
 
 
-def test_a_text_is_whole_at_its_semicolon() -> None:
+def test_a_statement_text_is_complete_at_its_semicolon() -> None:
     assert is_whole("SHOW STREAMS;")
     assert not is_whole("SELECT ';' FROM s")
     assert not is_whole("SELECT 'open;")
 
 
-def test_cases_of_a_file_are_run_and_failures_told(tmp_path: Path) -> None:
+def test_the_cases_of_a_file_are_run_and_failures_are_reported(tmp_path: Path) -> None:
     given = "given:\nCREATE STREAM s (id STRING KEY, n INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');\n"
     case = '\n## doubled\nCREATE STREAM o AS SELECT id, n * 2 AS d FROM s EMIT CHANGES;\nin:\ns "a" {"n": 2}\nout:\n'
     good, bad, no = tmp_path / "good.case", tmp_path / "bad.case", tmp_path / "no.case"

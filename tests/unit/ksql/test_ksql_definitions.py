@@ -69,20 +69,20 @@ def test_a_server_may_have_a_default_value_format_and_a_topic_prefix() -> None:
     assert made.source.topic == "p_Y"
 
 
-def test_key_of_5x_makes_a_key_column_with_a_warning() -> None:
+def test_the_key_property_of_ksql_5_becomes_a_key_column_with_a_warning() -> None:
     found = decide("CREATE TABLE x (id INT, v STRING) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', KEY='id');")
     assert found.source is not None
     assert [column.name for column in found.source.key] == ["ID"]
     assert "is a property of 5.x" in found.warnings[0]
 
 
-def test_a_stream_may_have_nothing_but_a_key() -> None:
+def test_a_stream_may_have_only_a_key_column() -> None:
     found = decide(f"CREATE STREAM x (id BIGINT KEY) {WITH};").source
     assert found is not None
     assert found.schema_text() == "`ID` BIGINT KEY"
 
 
-def test_columns_may_be_left_to_the_schema_registry() -> None:
+def test_columns_may_be_inferred_from_the_schema_registry() -> None:
     found = decide("CREATE STREAM x WITH (KAFKA_TOPIC='x', VALUE_FORMAT='AVRO');").source
     assert found is not None
     assert found.columns() == ()
@@ -241,7 +241,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS, ids=[text for text, _ in ERRORS])
-def test_a_statement_that_cannot_be_is_refused_with_a_reason(text: str, message: str) -> None:
+def test_an_invalid_ddl_statement_is_refused_with_a_reason(text: str, message: str) -> None:
     with pytest.raises(SemanticFailure) as caught:
         decide(text)
     assert message in caught.value.message
@@ -275,7 +275,7 @@ def test_insert_values_casts_each_value_to_its_column() -> None:
     assert compile_expression(found.rowtime, around)({}) == 1234
 
 
-def test_insert_values_without_columns_takes_keys_then_values() -> None:
+def test_insert_values_without_columns_uses_key_columns_then_value_columns() -> None:
     found = decide("INSERT INTO t VALUES (1, NULL);").insert
     assert found is not None
     assert [name for name, _ in found.columns] == ["ID", "V"]
@@ -288,7 +288,7 @@ def test_insert_select_writes_with_the_formats_of_its_sink() -> None:
     assert found.plan.sink == CATALOGUE.sources["MADE"]
 
 
-def test_alter_adds_columns_behind_the_others() -> None:
+def test_alter_adds_columns_after_the_existing_ones() -> None:
     found = decide("ALTER STREAM s ADD COLUMN extra INT, ADD more address;")
     assert found.source is not None
     assert [column.name for column in found.source.value[-2:]] == ["EXTRA", "MORE"]
@@ -337,7 +337,7 @@ def test_types_are_registered_and_dropped() -> None:
     assert (gone.message, "PAIR" in gone.catalogue.types) == ("Dropped type 'PAIR'", False)
 
 
-def test_statements_that_only_show_or_steer_come_back_as_they_are() -> None:
+def test_statements_that_only_show_or_control_are_returned_unchanged() -> None:
     for text in ("SHOW STREAMS;", "TERMINATE ALL;", "SET 'a'='b';", "PRINT t;", "EXPLAIN CSAS_X_1;"):
         found = decide(text)
         assert (found.plan, found.source, found.catalogue) == (None, None, CATALOGUE)

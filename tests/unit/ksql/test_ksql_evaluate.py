@@ -106,7 +106,7 @@ VALUES: list[tuple[str, Value]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), VALUES, ids=[text for text, _ in VALUES])
-def test_an_expression_has_the_value_of_the_reference(text: str, expected: Value) -> None:
+def test_an_expression_has_the_value_that_ksqldb_documents(text: str, expected: Value) -> None:
     found = evaluate(text, COLUMNS, ROW)
     assert found == expected
     assert type(found) is type(expected)
@@ -118,7 +118,7 @@ def test_an_expression_has_the_value_of_the_reference(text: str, expected: Value
      "UCASE(s) = ns + CAST(a / 0 AS STRING)",
      "CAST(NULL AS BOOLEAN) AND t", "TRANSFORM(arr, x => x / 0)"],
 )  # fmt: skip
-def test_an_expression_fails_as_a_whole(text: str) -> None:
+def test_an_expression_with_an_error_raises_evaluation_failure(text: str) -> None:
     with pytest.raises(EvaluationFailure):
         evaluate(text, COLUMNS, ROW)
 
@@ -162,7 +162,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED, ids=[text for text, _ in REFUSED])
-def test_types_that_do_not_fit_are_refused_with_a_position(text: str, message: str) -> None:
+def test_type_errors_in_expressions_are_refused_with_a_position(text: str, message: str) -> None:
     with pytest.raises(SemanticFailure) as caught:
         typed(text, COLUMNS)
     assert message in caught.value.message
@@ -178,7 +178,7 @@ def test_a_misspelt_column_and_field_get_suggestions() -> None:
     assert caught.value.hint in ("Did you mean F?", "Its fields are F, G.")
 
 
-def test_an_exception_of_a_function_is_a_failure_of_the_row() -> None:
+def test_an_exception_in_a_function_fails_the_row() -> None:
     call = typed("UCASE(s)", COLUMNS)
     assert isinstance(call.call, Resolved)
 
@@ -195,7 +195,7 @@ def test_a_decimal_result_that_does_not_fit_its_type_is_a_failure() -> None:
         evaluate("CEIL(9.9)")
 
 
-def test_failures_become_null_false_or_no_row_where_they_stand() -> None:
+def test_evaluation_failures_become_null_false_or_no_row_depending_on_the_clause() -> None:
     logged: list[str] = []
     around = SeededSurroundings()
     broken = compile_expression(typed("a / 0", COLUMNS), around)
@@ -219,5 +219,7 @@ def test_failures_become_null_false_or_no_row_where_they_stand() -> None:
         ("a!", "a!!", "!", True), ("[a]", "[_]", None, True),
     ],
 )  # fmt: skip
-def test_like_knows_percent_underscore_and_escapes(text: str, pattern: str, escape: str | None, expected: bool) -> None:
+def test_like_supports_percent_underscore_and_escapes(
+    text: str, pattern: str, escape: str | None, expected: bool
+) -> None:
     assert matches_like(text, pattern, escape) is expected

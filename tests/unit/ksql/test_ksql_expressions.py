@@ -55,7 +55,7 @@ POWERS = [
 
 
 @pytest.mark.parametrize(("text", "bracketed"), POWERS)
-def test_operators_bind_in_the_order_of_the_grammar(text: str, bracketed: str) -> None:
+def test_operators_have_the_precedence_of_the_grammar(text: str, bracketed: str) -> None:
     assert parse_expression_text(text) == parse_expression_text(bracketed)
 
 
@@ -78,7 +78,7 @@ LITERALS: list[tuple[str, object, SqlType]] = [
 
 
 @pytest.mark.parametrize(("text", "value", "kind"), LITERALS)
-def test_a_literal_has_the_type_of_its_spelling(text: str, value: object, kind: SqlType) -> None:
+def test_a_literal_has_the_type_that_its_spelling_implies(text: str, value: object, kind: SqlType) -> None:
     found = parse_expression_text(text)
     assert isinstance(found, n.Literal)
     assert (found.value, found.type) == (value, kind)
@@ -101,7 +101,7 @@ def test_names_are_upper_cased_unless_quoted(text: str, name: str) -> None:
     assert parse_expression_text(text) == n.Column(name)
 
 
-def test_every_expression_form_is_read() -> None:
+def test_every_form_of_expression_is_parsed() -> None:
     a, b = n.Column("A"), n.Column("B")
     one = n.Literal(1, INTEGER)
     cases: list[tuple[str, n.Expression]] = [
@@ -208,18 +208,18 @@ def larger(inner: st.SearchStrategy[n.Expression]) -> st.SearchStrategy[n.Expres
 
 @settings(max_examples=120)
 @given(st.recursive(LEAVES, larger, max_leaves=10))
-def test_every_tree_is_written_as_text_that_reads_the_same(tree: n.Expression) -> None:
+def test_every_expression_is_rendered_as_text_that_parses_to_the_same_expression(tree: n.Expression) -> None:
     assert parse_expression_text(expression_text(tree)) == tree
 
 
 @settings(max_examples=50)
 @given(TYPES)
-def test_every_type_is_written_as_text_that_reads_the_same(kind: SqlType) -> None:
+def test_every_type_is_rendered_as_text_that_parses_to_the_same_type(kind: SqlType) -> None:
     assert parse_type_text(str(kind)) == kind
 
 
 @settings(max_examples=150)
 @given(st.text(alphabet="ab1.'\"`-/*()[]<>=:;,${} \nSELECTFROM", max_size=60))
-def test_any_text_is_read_or_refused_with_a_syntax_failure(text: str) -> None:
+def test_arbitrary_text_is_parsed_or_refused_with_a_syntax_failure(text: str) -> None:
     with suppress(SyntaxFailure):
         parse_statements(text)

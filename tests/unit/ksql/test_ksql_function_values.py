@@ -121,7 +121,7 @@ def conforms(value: Value, kind: SqlType) -> bool:
 
 
 @pytest.mark.parametrize("row", scalar_functions().values(), ids=lambda row: row.name)
-def test_a_function_gives_a_value_of_its_type_or_fails_properly(row: Function) -> None:
+def test_a_function_returns_a_value_of_its_type_or_raises_evaluation_failure(row: Function) -> None:
     random = Random(row.name)
     around = SeededSurroundings()
     evaluated = 0

@@ -40,12 +40,12 @@ KNOWN = known_names()
 EXAMPLES = [(name, example) for name, row in scalar_functions().items() for example in row.examples]
 
 
-def test_the_table_has_the_functions_of_the_reference() -> None:
+def test_the_function_table_has_all_functions_of_ksqldb() -> None:
     assert sorted(REFERENCE) == KNOWN
 
 
 @pytest.mark.parametrize(("name", "example"), EXAMPLES, ids=[example for _, example in EXAMPLES])
-def test_an_example_of_a_scalar_function_is_true(name: str, example: str) -> None:
+def test_the_documented_examples_of_a_scalar_function_hold(name: str, example: str) -> None:
     assert name in example
     assert evaluate(example) is True
 
@@ -85,7 +85,7 @@ AGGREGATES = [(row.name, *example) for row in aggregate_functions().values() for
 
 
 @pytest.mark.parametrize(("name", "call", "columns", "expected"), AGGREGATES)
-def test_an_example_of_an_aggregate_is_true_also_when_states_are_merged(
+def test_the_documented_examples_of_an_aggregate_hold_also_when_states_are_merged(
     name: str, call: str, columns: tuple[str, ...], expected: str
 ) -> None:
     _, result, merged = feed(call, columns)
@@ -97,7 +97,7 @@ UNDOABLE = ["COUNT(x)", "SUM(x)", "AVG(x)", "COLLECT_LIST(x)", "STDDEV_SAMP(x)",
 
 
 @pytest.mark.parametrize("call", UNDOABLE)
-def test_undo_takes_back_what_add_gave(call: str) -> None:
+def test_undo_of_an_aggregate_reverts_add(call: str) -> None:
     from pessoa.ksql.functions.aggregates import ResolvedAggregate
 
     resolved, before, _ = feed(call, ("ARRAY[1, 5, 2]",))
@@ -112,7 +112,7 @@ def test_undo_takes_back_what_add_gave(call: str) -> None:
     assert aggregate.result(state) == pytest.approx(before)
 
 
-def test_only_some_aggregates_can_undo() -> None:
+def test_only_some_aggregates_support_undo() -> None:
     can = {name for name, row in aggregate_functions().items()
            if row.variants[0].make((INTEGER, INTEGER), (1,)).undo is not None}  # fmt: skip
     assert can == {
@@ -138,7 +138,7 @@ def test_count_distinct_is_about_one_percent_off() -> None:
     assert abs(found - 20_000) < 600
 
 
-def test_a_sum_beyond_its_decimal_fails_the_query() -> None:
+def test_a_sum_that_exceeds_its_decimal_type_fails_the_query() -> None:
     from pessoa.ksql.functions.aggregate_states import AggregationFailure
     from pessoa.ksql.types.sql_types import Decimal
 
@@ -148,7 +148,7 @@ def test_a_sum_beyond_its_decimal_fails_the_query() -> None:
 
 
 @pytest.mark.parametrize("row", table_functions().values(), ids=lambda row: row.name)
-def test_an_example_of_a_table_function_is_true(row: object) -> None:
+def test_the_documented_examples_of_a_table_function_hold(row: object) -> None:
     from pessoa.ksql.functions.function_rows import Function
 
     assert isinstance(row, Function)
@@ -190,7 +190,7 @@ FAILING = [
 
 
 @pytest.mark.parametrize("call", FAILING)
-def test_a_call_that_cannot_be_computed_is_a_failure(call: str) -> None:
+def test_a_function_call_that_cannot_be_computed_raises_evaluation_failure(call: str) -> None:
     with pytest.raises(EvaluationFailure):
         evaluate(call)
 
@@ -217,14 +217,14 @@ NULLS = [
 
 
 @pytest.mark.parametrize("call", NULLS)
-def test_a_call_gives_null(call: str) -> None:
+def test_a_function_call_with_null_arguments_returns_null(call: str) -> None:
     assert evaluate(call) is None
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("0x541", "\x05A"), ("X'41'", "A"), ("0x", ""), ("x''", ""), ("41", "A"), ("0X41", "A")]
 )
-def test_hex_has_three_spellings(text: str, expected: str) -> None:
+def test_hex_literals_have_three_spellings(text: str, expected: str) -> None:
     assert evaluate("ENCODE(x, 'hex', 'utf8')", {"X": "STRING"}, {"X": text}) == expected
 
 
@@ -235,14 +235,14 @@ def test_an_unknown_function_gets_a_suggestion() -> None:
     assert caught.value.at.column == 5
 
 
-def test_wrong_arguments_list_the_alternatives() -> None:
+def test_the_error_for_wrong_arguments_lists_the_signatures() -> None:
     with pytest.raises(SemanticFailure, match=r"Function 'LEN' does not accept parameters \(INTEGER\)") as caught:
         evaluate("LEN(1)")
     assert "LEN(STRING) INTEGER" in caught.value.hint
     assert "LEN(BYTES) INTEGER" in caught.value.hint
 
 
-def test_the_nearest_variant_is_chosen() -> None:
+def test_the_overload_nearest_to_the_argument_types_is_chosen() -> None:
     assert typed("ABS(1)").type == INTEGER
     assert typed("ABS(CAST(1 AS BIGINT))").type == BIGINT
     assert str(typed("ABS(1.5)").type) == "DECIMAL(2, 1)"
@@ -255,14 +255,14 @@ def test_the_nearest_variant_is_chosen() -> None:
     assert str(typed("ENTRIES(MAP('a' := 1), TRUE)").type) == "ARRAY<STRUCT<`K` STRING, `V` INTEGER>>"
 
 
-def test_signatures_are_read_back_from_their_text() -> None:
+def test_function_signatures_parse_back_from_their_text() -> None:
     for row in scalar_functions().values():
         for variant in row.variants:
             if "STRUCT" not in str(variant.signature) and "LAMBDA" not in str(variant.signature):
                 assert parse_signature(str(variant.signature)) == variant.signature
 
 
-def test_chance_and_time_come_from_the_surroundings() -> None:
+def test_random_and_time_functions_use_the_injected_entropy_and_clock() -> None:
     assert evaluate("UNIX_TIMESTAMP()") == 1_794_911_400_000
     assert evaluate("RANDOM()") == evaluate("RANDOM()")
     assert evaluate("UUID()") == evaluate("UUID()")
@@ -275,7 +275,7 @@ def test_hostile_patterns_and_documents_end_in_bounded_time() -> None:
         evaluate("EXTRACTJSONFIELD(x, '$.a')", {"X": "STRING"}, {"X": "[" * 100_000})
 
 
-def test_importing_the_front_end_loads_no_library() -> None:
+def test_importing_the_ksql_front_end_loads_no_third_party_library() -> None:
     import subprocess
     import sys
 

@@ -22,7 +22,7 @@ def fail() -> None:
     raise LookupError
 
 
-def test_ctrl_c_ends_what_runs_and_nothing_else() -> None:
+def test_ctrl_c_ends_the_running_statement_and_nothing_else() -> None:
     before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
         press_ctrl_c()
@@ -47,13 +47,13 @@ def rest(keyboard: PipeInput) -> str:
     return "".join(press.data for press in get_typeahead(keyboard))
 
 
-def test_ctrl_c_typed_ahead_takes_the_keys_before_it_along(keyboard: PipeInput) -> None:
+def test_ctrl_c_typed_ahead_discards_the_keys_before_it(keyboard: PipeInput) -> None:
     store_typeahead(keyboard, [KeyPress("a", "a"), KeyPress(Keys.ControlC, "\x03"), KeyPress("b", "b")])
     assert take_typed_ahead(keyboard)
     assert rest(keyboard) == "b"
 
 
-def test_ctrl_c_that_the_prompt_has_not_read_is_found(keyboard: PipeInput) -> None:
+def test_ctrl_c_that_the_prompt_has_not_read_is_detected(keyboard: PipeInput) -> None:
     store_typeahead(keyboard, [KeyPress("a", "a")])
     keyboard.send_text("b\x03c")
     assert take_typed_ahead(keyboard)

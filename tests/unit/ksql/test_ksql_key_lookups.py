@@ -42,7 +42,9 @@ def lookup(where: str) -> Lookup:
         ("A NOT IN (1) AND B = 'x'", None),
     ],
 )
-def test_keys_that_a_condition_names(where: str, keys: tuple[tuple[object, ...], ...] | None) -> None:
+def test_a_pull_query_condition_on_keys_becomes_key_lookups(
+    where: str, keys: tuple[tuple[object, ...], ...] | None
+) -> None:
     assert lookup(where).keys == keys
 
 
@@ -56,6 +58,6 @@ def test_keys_that_a_condition_names(where: str, keys: tuple[tuple[object, ...],
         ("WINDOWEND <= 120000", 0, None),
     ],
 )
-def test_windows_that_a_condition_bounds(where: str, start: int, end: int | None) -> None:
+def test_a_pull_query_condition_on_windows_becomes_window_bounds(where: str, start: int, end: int | None) -> None:
     found = lookup(where)
     assert (found.start_ms, found.end_ms) == (start, end)

@@ -121,7 +121,7 @@ def table_of(changes: list[Change], topic: str) -> dict[str, int]:
 
 @settings(max_examples=40, deadline=None)
 @given(CHANGES, SEEDS, RUNS)
-def test_groups_of_a_table_are_those_of_its_last_rows(changes: list[Change], seed: int, runs: Run) -> None:
+def test_the_groups_of_a_table_are_those_of_its_latest_rows(changes: list[Change], seed: int, runs: Run) -> None:
     query = "CREATE TABLE o AS SELECT a, COUNT(*) AS n, COLLECT_LIST(id) AS ids FROM l GROUP BY a EMIT CHANGES;"
     found = last(runs(TABLES + query, as_records(changes), seed))
     rows = table_of(changes, "l")
@@ -137,7 +137,7 @@ def test_groups_of_a_table_are_those_of_its_last_rows(changes: list[Change], see
 
 @settings(max_examples=40, deadline=None)
 @given(CHANGES, SEEDS, st.sampled_from(["INNER", "LEFT", "RIGHT", "FULL"]), RUNS)
-def test_a_join_of_tables_is_the_join_of_their_last_rows(
+def test_a_join_of_tables_equals_the_join_of_their_latest_rows(
     changes: list[Change], seed: int, kind: str, runs: Run
 ) -> None:
     key_name = "ROWKEY AS k" if kind == "FULL" else "l.id"
@@ -153,7 +153,7 @@ def test_a_join_of_tables_is_the_join_of_their_last_rows(
 
 @settings(max_examples=150, deadline=None)
 @given(CHANGES, SEEDS, st.sampled_from(["INNER", "LEFT"]), RUNS)
-def test_a_foreign_key_join_is_the_join_of_the_last_rows(
+def test_a_foreign_key_join_equals_the_join_of_the_latest_rows(
     changes: list[Change], seed: int, kind: str, runs: Run
 ) -> None:
     query = f"CREATE TABLE o AS SELECT id, a, v FROM l {kind} JOIN r ON l.a = r.b EMIT CHANGES;"
@@ -224,7 +224,7 @@ def test_with_grace_a_row_is_padded_once_or_joined_but_never_both(changes: list[
 
 @settings(max_examples=60, deadline=None)
 @given(CHANGES, SEEDS, st.integers(1, 20), st.integers(0, 20), st.booleans())
-def test_windows_count_what_was_not_late(
+def test_windows_count_the_rows_that_were_not_late(
     changes: list[Change], seed: int, size: int, grace: int, is_final: bool
 ) -> None:
     query = (

@@ -24,12 +24,12 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_case_gives_the_same_with_a_task_made_anew_for_every_row(case: Case) -> None:
+def test_a_case_has_the_same_result_with_a_new_task_for_every_row(case: Case) -> None:
     run_case(_without_rows(case), RestartingQuery)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_case_gives_the_same_with_tasks_restarted_at_random(case: Case) -> None:
+def test_a_case_has_the_same_result_with_tasks_restarted_at_random(case: Case) -> None:
     for seed in range(2):
         run_case(_without_rows(case), lambda *given, seed=seed: RestartingQuery(*given, chance=0.3, seed=seed))
 

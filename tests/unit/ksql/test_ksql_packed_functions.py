@@ -73,7 +73,7 @@ SOURCE = "CREATE STREAM s (k STRING KEY, v STRING) WITH (KAFKA_TOPIC='s', VALUE_
         ("CREATE TABLE o AS SELECT k, PACKED_LONGEST(v) AS x FROM s GROUP BY k;", [{"X": "ab"}, {"X": "ab"}]),
     ],
 )
-def test_functions_of_users_go_to_workers_with_the_query(
+def test_user_defined_functions_are_sent_to_workers_with_the_query(
     tmp_path: Path, statement: str, written: list[dict[str, str]]
 ) -> None:
     (tmp_path / "ext").mkdir()

@@ -19,11 +19,11 @@ from pessoa.web.problems import HttpProblem, plain_problem
         ("no broker answered", False),
     ],
 )
-def test_a_missing_access_control_list_is_told_apart(sentence: str, denied: bool) -> None:
+def test_a_kafka_error_about_missing_acls_is_recognised_as_denied(sentence: str, denied: bool) -> None:
     assert KafkaRefused(sentence).is_denied is denied
 
 
-def test_the_status_is_the_code_without_its_last_digits() -> None:
+def test_the_http_status_is_the_ksql_error_code_without_its_last_digits() -> None:
     problem = KsqlProblem(40301, "no", "SHOW TOPICS;")
     assert problem.status == 403
     body, kind = error_body(problem, "application/vnd.ksqlapi.delimited.v1")

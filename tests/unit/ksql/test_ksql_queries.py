@@ -182,7 +182,7 @@ SCHEMAS = [
 
 
 @pytest.mark.parametrize(("text", "schema"), SCHEMAS, ids=[text for text, _ in SCHEMAS])
-def test_a_persistent_query_has_the_schema_of_the_reference(text: str, schema: str | None) -> None:
+def test_a_persistent_query_has_the_schema_that_ksqldb_documents(text: str, schema: str | None) -> None:
     if schema is None:
         assert failure(text).message
         return
@@ -202,7 +202,7 @@ def join_of(text: str) -> JoinStep:
     return next(one for one in steps(plan(text).root) if isinstance(one, JoinStep))
 
 
-def test_a_join_knows_its_form_its_times_and_what_moves() -> None:
+def test_a_join_plan_has_its_kind_window_and_repartitioned_side() -> None:
     streams = join_of(
         "SELECT * FROM orders o LEFT JOIN payments p WITHIN (1 SECOND, 2 SECONDS) GRACE PERIOD 3 SECONDS "
         "ON o.id = p.id EMIT CHANGES;"
@@ -231,7 +231,7 @@ def test_a_join_knows_its_form_its_times_and_what_moves() -> None:
         ("HOPPING (SIZE 1 HOUR, ADVANCE BY 1 MINUTE, RETENTION 2 HOURS)", "CHANGES", 3_600_000),
     ],
 )
-def test_a_window_has_the_grace_of_the_reference(window: str, emit: str, grace: int) -> None:
+def test_a_window_has_the_default_grace_of_ksqldb(window: str, emit: str, grace: int) -> None:
     found = plan(f"SELECT item, COUNT(*) FROM orders WINDOW {window} GROUP BY item EMIT {emit};")
     step = next(one for one in steps(found.root) if isinstance(one, AggregateStep))
     assert step.window is not None
@@ -265,12 +265,12 @@ def test_a_windowed_aggregation_gives_a_windowed_table() -> None:
     assert sink.window.size_ms == 5_000
 
 
-def test_partition_by_the_key_that_there_is_moves_nothing() -> None:
+def test_partition_by_the_existing_key_adds_no_repartition_step() -> None:
     assert "PARTITION BY" not in explain_text(plan("CREATE STREAM x AS SELECT * FROM shipments PARTITION BY id;"))
     assert "PARTITION BY" in explain_text(plan("CREATE STREAM x AS SELECT * FROM shipments PARTITION BY carrier;"))
 
 
-def test_select_is_push_or_pull() -> None:
+def test_a_select_is_classified_as_push_or_pull_query() -> None:
     assert decide("SELECT * FROM orders EMIT CHANGES;").mode is QueryMode.PUSH
     assert decide("SELECT * FROM orders;").mode is QueryMode.PULL
     assert decide("SELECT * FROM stock WHERE item = 'a';").mode is QueryMode.PULL
@@ -305,7 +305,7 @@ def test_select_star_of_a_windowed_join_has_the_bounds_of_both_sides() -> None:
     assert found.window.size_ms == 5_000
 
 
-def test_a_synthetic_key_avoids_the_columns_that_there_are() -> None:
+def test_a_synthetic_key_name_avoids_existing_column_names() -> None:
     other = "CREATE STREAM taken (ROWKEY BIGINT KEY, rowkey_1 INT) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON');"
     catalogue = decide(other).catalogue
     text = "CREATE STREAM x AS SELECT ROWKEY_2 AS k, carrier FROM taken t JOIN shipments s WITHIN 1 HOUR ON "
@@ -314,7 +314,7 @@ def test_a_synthetic_key_avoids_the_columns_that_there_are() -> None:
     assert found.schema_text() == "`K` BIGINT KEY, `CARRIER` STRING"
 
 
-def test_rowkey_of_5x_is_the_key_with_a_warning() -> None:
+def test_rowkey_of_ksql_5_means_the_key_with_a_warning() -> None:
     found = decide("SELECT ROWKEY, item FROM orders EMIT CHANGES;")
     assert found.warnings == ("ROWKEY is the key column of 5.x; write ID.",)
     assert found.plan is not None
@@ -351,7 +351,7 @@ def test_every_schema_of_a_plan_can_be_explained() -> None:
             assert "SOURCE" in explain_text(plan(text))
 
 
-def test_the_passes_are_a_visible_row() -> None:
+def test_the_compiler_passes_are_listed_in_one_tuple() -> None:
     assert [one.__name__ for one in PASSES] == [
         "bind_sources",
         "resolve_names",

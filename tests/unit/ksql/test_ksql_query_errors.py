@@ -274,7 +274,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS, ids=[text for text, _ in ERRORS])
-def test_a_query_that_cannot_be_is_refused_with_a_reason(text: str, message: str) -> None:
+def test_an_invalid_query_is_refused_with_a_reason(text: str, message: str) -> None:
     assert message in failure(text).message
 
 
@@ -293,7 +293,7 @@ def wide(count: int) -> str:
     return ", ".join(f"c{number}" for number in range(count))
 
 
-def test_a_wide_statement_is_analysed_in_time_that_grows_with_it() -> None:
+def test_a_wide_statement_is_analysed_in_linear_time() -> None:
     columns = ", ".join(f"c{number} INT" for number in range(1_000))
     text = f"CREATE STREAM wide (k INT KEY, {columns}) WITH (KAFKA_TOPIC='w', VALUE_FORMAT='JSON');"
     catalogue = decide(text).catalogue

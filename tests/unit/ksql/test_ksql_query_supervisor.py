@@ -80,7 +80,7 @@ def settle(supervisor: QuerySupervisor, wanted: KsqlState) -> None:
     assert supervisor.wait_until_settled(SETTLED_S)
 
 
-def test_a_server_runs_queries_only_while_it_leads(supervisor: QuerySupervisor, asked: list[str]) -> None:
+def test_a_ksql_server_runs_queries_only_while_it_is_the_leader(supervisor: QuerySupervisor, asked: list[str]) -> None:
     settle(supervisor, state(STREAM, QUERY))
     assert asked == []
     assert supervisor.status("CSAS_B_1").state == "RUNNING"
@@ -102,7 +102,7 @@ def test_terminated_and_replaced_queries_end(supervisor: QuerySupervisor, asked:
     assert asked[-1] == "terminate CSAS_B_1 with its state"
 
 
-def test_alter_system_starts_queries_again_with_what_it_set_and_they_keep_their_place(
+def test_alter_system_restarts_queries_with_the_new_setting_from_their_position(
     supervisor: QuerySupervisor, asked: list[str]
 ) -> None:
     supervisor.lead(True)
@@ -119,7 +119,9 @@ def test_alter_system_starts_queries_again_with_what_it_set_and_they_keep_their_
         state("ALTER SYSTEM 'no.such.property'='1';", after=wanted)
 
 
-def test_a_pause_that_is_refused_does_not_stop_the_others(supervisor: QuerySupervisor, asked: list[str]) -> None:
+def test_a_failed_pause_does_not_prevent_pausing_the_other_queries(
+    supervisor: QuerySupervisor, asked: list[str]
+) -> None:
     supervisor.lead(True)
     wanted = state(STREAM, QUERY)
     settle(supervisor, wanted)
@@ -129,7 +131,7 @@ def test_a_pause_that_is_refused_does_not_stop_the_others(supervisor: QuerySuper
     assert asked == ["start CSAS_B_1", "pause CSAS_B_1", "resume CSAS_B_1"]
 
 
-def test_a_query_that_cannot_start_says_why_and_is_tried_again(
+def test_a_query_that_cannot_start_shows_the_reason_and_is_retried(
     supervisor: QuerySupervisor, runner: WritingRunner, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pessoa.ksql.server.query_supervisor._FIRST_RETRY_S", 0.05)

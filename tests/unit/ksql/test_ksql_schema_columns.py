@@ -16,7 +16,7 @@ def shown(kind: str, schema: object, *, is_key: bool = False) -> list[str]:
     return [f"{name} {one}" for name, one in columns_of_schema(KnownSchema(1, kind, text), is_key=is_key)]
 
 
-def test_an_avro_record_gives_its_fields() -> None:
+def test_the_fields_of_an_avro_record_become_columns() -> None:
     point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
     fields = [
         {"name": "id", "type": "long"},
@@ -49,7 +49,7 @@ def test_an_avro_record_gives_its_fields() -> None:
     assert shown("AVRO", '"string"', is_key=True) == ["ROWKEY STRING"]
 
 
-def test_a_json_schema_gives_its_properties() -> None:
+def test_the_properties_of_a_json_schema_become_columns() -> None:
     schema = {
         "type": "object",
         "properties": {
@@ -76,7 +76,7 @@ def test_a_json_schema_gives_its_properties() -> None:
     ]
 
 
-def test_a_protobuf_message_gives_its_fields() -> None:
+def test_the_fields_of_a_protobuf_message_become_columns() -> None:
     text = """
         syntax = "proto3";
         message Order {
@@ -115,6 +115,6 @@ def test_a_protobuf_message_gives_its_fields() -> None:
         ("JSON", {"$ref": "#"}),
     ],
 )
-def test_a_schema_without_types_of_sql_is_refused_with_its_id(kind: str, schema: object) -> None:
+def test_a_schema_that_has_no_sql_types_is_refused_with_its_id(kind: str, schema: object) -> None:
     with pytest.raises(KsqlProblem, match="The schema with id 1 cannot be used"):
         shown(kind, schema)

@@ -48,7 +48,7 @@ ORDERED = [
 
 
 @pytest.mark.parametrize("text", NATIVE)
-def test_what_spark_means_as_ksql_does_runs_in_real_time(text: str) -> None:
+def test_queries_with_the_same_semantics_in_spark_run_in_real_time_mode(text: str) -> None:
     choice = choose(plan(text), {})
     assert choice.native is not None, choice.why
     assert choice.speed == "real-time"
@@ -57,21 +57,21 @@ def test_what_spark_means_as_ksql_does_runs_in_real_time(text: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "reason"), ORDERED)
-def test_everything_else_runs_on_the_ordered_operator_with_a_reason(text: str, reason: str) -> None:
+def test_other_queries_run_on_the_ordered_operator_with_a_reason(text: str, reason: str) -> None:
     choice = choose(plan(text), {})
     assert choice.native is None
     assert choice.speed == "micro-batches"
     assert reason in choice.why
 
 
-def test_settings_choose_the_ordered_way() -> None:
+def test_settings_can_force_the_ordered_operator() -> None:
     chosen = plan(NATIVE[0])
     assert choose(chosen, {SPEED: MICRO_BATCHES}).native is None
     assert "transactions" in choose(chosen, {"processing.guarantee": "exactly_once_v2"}).why
     assert choose(chosen, {"ksql.fail.on.deserialization.error": "true"}).native is None
 
 
-def test_a_windowed_key_lies_where_its_inner_key_does() -> None:
+def test_a_windowed_key_is_in_the_partition_of_its_inner_key() -> None:
     windowed, plain = choose(plan(NATIVE[6]), {}).native, choose(plan(NATIVE[4]), {}).native
     assert windowed is not None
     assert plain is not None

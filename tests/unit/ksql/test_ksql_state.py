@@ -21,7 +21,7 @@ def replay(*statements: str) -> Applied:
     return found
 
 
-def test_a_query_is_named_by_its_kind_its_sink_and_its_offset() -> None:
+def test_a_query_id_has_its_kind_its_sink_and_its_command_offset() -> None:
     stream = replay(STREAM, "CREATE STREAM B AS SELECT * FROM S EMIT CHANGES;")
     assert (stream.query_id, stream.message) == ("CSAS_B_1", "Created query with ID CSAS_B_1")
     assert replay(STREAM, "CREATE TABLE T AS SELECT V, COUNT(*) FROM S GROUP BY V;").query_id == "CTAS_T_1"
@@ -31,7 +31,7 @@ def test_a_query_is_named_by_its_kind_its_sink_and_its_offset() -> None:
     assert named.query_id == "MINE"
 
 
-def test_the_partitions_of_a_topic_are_those_of_the_command() -> None:
+def test_the_partition_count_of_a_sink_topic_is_that_of_the_command() -> None:
     source = replay(STREAM).source
     assert source is not None
     assert (source.partitions, source.replicas) == (3, 1)
@@ -49,7 +49,7 @@ def test_a_source_that_a_query_uses_cannot_be_dropped_until_the_query_ends() -> 
     assert not gone.state.catalogue.sources
 
 
-def test_pause_and_resume_of_one_and_of_all() -> None:
+def test_pause_and_resume_apply_to_one_query_or_to_all() -> None:
     made = ("CREATE STREAM B AS SELECT * FROM S EMIT CHANGES;", "CREATE STREAM C AS SELECT * FROM S EMIT CHANGES;")
     assert replay(STREAM, *made, "PAUSE csas_b_1;").state.paused == {"CSAS_B_1"}
     assert replay(STREAM, *made, "PAUSE ALL;").state.paused == {"CSAS_B_1", "CSAS_C_2"}
@@ -75,7 +75,7 @@ def test_if_not_exists_changes_nothing() -> None:
     assert "already exists" in again.message
 
 
-def test_a_command_is_read_back_as_it_was_written() -> None:
+def test_a_command_decodes_to_the_encoded_command() -> None:
     key, command = CommandId("stream", "S", "create"), Command(STREAM, {"auto.offset.reset": "earliest"}, 1, 3, 2)
     written = encode_command(key, command)
     assert written[0] == b'"stream/S/create"'
@@ -92,6 +92,6 @@ def test_a_command_is_read_back_as_it_was_written() -> None:
         (b'"stream/S/create"', b"\xff"),
     ],
 )
-def test_a_record_that_is_no_command_is_refused(key: bytes | None, value: bytes | None) -> None:
+def test_a_command_topic_record_that_is_no_command_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(UnreadableCommand):
         decode_command(key, value)

@@ -147,7 +147,7 @@ FORMS: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), FORMS, ids=[text for text, _ in FORMS])
-def test_a_statement_is_read_and_written_back(text: str, expected: object) -> None:
+def test_a_statement_is_parsed_and_rendered_back(text: str, expected: object) -> None:
     found = parse_statement(text)
     assert found.statement == expected
     assert found.text == text
@@ -155,7 +155,7 @@ def test_a_statement_is_read_and_written_back(text: str, expected: object) -> No
     assert parse_statement(statement_text(found.statement)).statement == expected
 
 
-def test_every_statement_class_has_a_form_here() -> None:
+def test_every_statement_class_has_a_parser_test() -> None:
     assert {type(expected) for _, expected in FORMS} == set(s.Statement.__args__)
 
 
@@ -200,7 +200,7 @@ def test_a_window_has_a_kind_a_size_and_an_advance(text: str, kind: WindowKind, 
     assert (window.kind, window.size.ms, window.advance.ms if window.advance else None) == (kind, size, advance)
 
 
-def test_joins_have_kinds_aliases_and_times() -> None:
+def test_joins_have_a_kind_aliases_and_a_window() -> None:
     found = query(
         "SELECT * FROM a INNER JOIN b x WITHIN 1 HOUR ON a.id = x.id "
         "LEFT JOIN c WITHIN (1 SECOND, 2 SECONDS) GRACE PERIOD 3 SECONDS ON a.id = c.id "
@@ -232,7 +232,7 @@ def test_group_by_may_stand_in_brackets_together() -> None:
         ("SELECT WindowStart() FROM s;", "SELECT WINDOWSTART FROM s;", "is the old spelling of the column WINDOWSTART"),
     ],
 )
-def test_old_forms_mean_the_same_and_warn(old: str, new: str, warning: str) -> None:
+def test_deprecated_forms_have_the_same_meaning_and_give_a_warning(old: str, new: str, warning: str) -> None:
     found = parse_statement(old)
     assert found.statement == parse_statement(new).statement
     assert len(found.warnings) == 1
@@ -249,7 +249,7 @@ def test_statements_of_a_text_are_split_at_semicolons_outside_of_quotes_and_comm
     assert [one.text for one in found] == ["SET 'a;b'='c';", 'PRINT "x;y";']
 
 
-def test_variables_fill_names_strings_and_literals() -> None:
+def test_variables_are_substituted_in_names_strings_and_literals() -> None:
     text = (
         "DEFINE topic = 'orders'; DEFINE n = '3'; DEFINE who = '''Ana''';"
         "CREATE STREAM ${topic}_s (`${topic}` INT) WITH (KAFKA_TOPIC='${topic}-${unknown}', PARTITIONS=${N});"
@@ -265,7 +265,7 @@ def test_variables_fill_names_strings_and_literals() -> None:
     assert insert.values == (Literal("Ana", STRING),)
 
 
-def test_variables_of_the_session_are_known_and_undefine_forgets_them() -> None:
+def test_session_variables_are_used_and_undefine_removes_them() -> None:
     found = parse_statements("SELECT * FROM ${S};", {"s": "orders"})[0].statement
     assert isinstance(found, s.QueryStatement)
     assert found.query.source.name == "ORDERS"
@@ -273,6 +273,6 @@ def test_variables_of_the_session_are_known_and_undefine_forgets_them() -> None:
         parse_statements("UNDEFINE s; SELECT * FROM ${s};", {"s": "orders"})
 
 
-def test_a_variable_cannot_smuggle_in_more_than_one_token() -> None:
+def test_a_variable_cannot_be_substituted_as_more_than_one_token() -> None:
     with pytest.raises(Exception, match="neither one name nor one literal"):
         parse_statements("SELECT * FROM ${s};", {"s": "a; DROP STREAM b"})

@@ -76,14 +76,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "message", "hint"), WRONG, ids=[text for text, _, _ in WRONG])
-def test_a_wrong_text_is_refused_with_a_reason(text: str, message: str, hint: str) -> None:
+def test_an_invalid_statement_is_refused_with_a_reason(text: str, message: str, hint: str) -> None:
     found = failure(text)
     assert message in found.message
     assert hint in found.hint
     assert found.at.line == 1
 
 
-def test_the_position_is_that_in_the_whole_text() -> None:
+def test_the_position_of_an_error_counts_from_the_start_of_the_whole_text() -> None:
     assert failure("SHOW TABLES;\n\nSHOW  STREMS;").at == Position(3, 7)
 
 
@@ -118,6 +118,6 @@ def test_a_hostile_text_gets_a_clear_error(name: str) -> None:
     assert len(str(found)) < 2_000
 
 
-def test_a_thousand_conditions_are_fine() -> None:
+def test_a_condition_with_a_thousand_terms_is_parsed() -> None:
     conditions = " OR ".join(f"a = {number}" for number in range(1_000))
     assert parse_statement(f"SELECT * FROM s WHERE {conditions};").warnings == ()

@@ -17,7 +17,7 @@ def test_murmur2_agrees_with_the_values_of_kafkas_own_test() -> None:
         assert murmur2(key) == value & 0xFFFFFFFF, key
 
 
-def test_a_task_row_survives_its_bytes() -> None:
+def test_a_task_row_decodes_from_its_bytes() -> None:
     for row in (TaskRow(1, 2, 3, -4, b"k", b"payload"), TaskRow(0, 0, 0, 0, None, b"")):
         assert TaskRow.from_bytes(row.to_bytes()) == row
 
@@ -27,7 +27,7 @@ def test_rows_without_a_new_key_stay_in_the_task_of_their_partition() -> None:
     assert TaskRow(0, 5, 0, 0, b"21", b"").task(8) == (-973932308 & 0x7FFFFFFF) % 8
 
 
-def test_partitions_are_merged_by_the_time_of_their_heads() -> None:
+def test_partitions_are_merged_by_the_timestamps_of_their_next_rows() -> None:
     def row(source: int, partition: int, offset: int, time: int) -> TaskRow:
         return TaskRow(source, partition, offset, time, None, b"")
 

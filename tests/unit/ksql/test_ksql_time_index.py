@@ -13,7 +13,7 @@ TIMES = st.integers(0, 600) | st.integers(0, 2**62)
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), TIMES), max_size=40))
-def test_members_come_out_in_order_of_time_and_arrival(steps: list[tuple[bool, int]]) -> None:
+def test_members_of_a_time_index_are_popped_in_order_of_time_and_arrival(steps: list[tuple[bool, int]]) -> None:
     state = MemoryState()
     waiting: list[tuple[int, bytes]] = []
     for number, (adds, time) in enumerate(steps):

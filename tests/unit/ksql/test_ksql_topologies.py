@@ -74,11 +74,11 @@ def shown(stage: Stage) -> str:
         ),
     ],
 )
-def test_stages_end_where_rows_with_state_behind_them_get_a_new_key(statement: str, stages: list[str]) -> None:
+def test_a_stage_ends_where_rows_before_a_stateful_step_get_a_new_key(statement: str, stages: list[str]) -> None:
     assert [shown(stage) for stage in topology_of(statement).stages] == stages
 
 
-def test_tasks_are_as_many_as_the_partitions_of_rows_that_stay() -> None:
+def test_there_are_as_many_tasks_as_partitions_of_rows_that_are_not_repartitioned() -> None:
     topology = topology_of("CREATE TABLE o AS SELECT t.id, v, x FROM t JOIN f ON t.v = f.k EMIT CHANGES;")
     assert [stage.task_count(PARTITIONS) for stage in topology.stages] == [2, 3, 3]
     (moved,) = topology_of("CREATE TABLE o AS SELECT a, COUNT(*) AS n FROM s GROUP BY a EMIT CHANGES;").stages

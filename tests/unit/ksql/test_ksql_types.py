@@ -43,7 +43,9 @@ D = decimal.Decimal
         ("+", "DATE", "INT", None),
     ],
 )
-def test_an_operator_gives_the_type_of_its_rule(operator: str, left: str, right: str, result: str | None) -> None:
+def test_the_result_type_of_an_operator_follows_its_rule(
+    operator: str, left: str, right: str, result: str | None
+) -> None:
     assert arithmetic_type(operator, t(left), t(right)) == (None if result is None else t(result))
 
 
@@ -149,11 +151,11 @@ def test_a_decimal_result_fits_its_type(left: D, right: D, operator: str) -> Non
         ("STRUCT<A INT, C INT>", "STRUCT<A BIGINT>", False),
     ],
 )
-def test_a_type_stands_for_another_or_not(source: str, target: str, allowed: bool) -> None:
+def test_a_type_is_implicitly_convertible_to_another_or_not(source: str, target: str, allowed: bool) -> None:
     assert can_cast_implicitly(t(source), t(target)) is allowed
 
 
-def test_a_column_takes_any_exact_number_into_a_decimal() -> None:
+def test_a_decimal_column_accepts_any_exact_number() -> None:
     assert fits_column(INTEGER, t("DECIMAL(5,2)"))
     assert not fits_column(DOUBLE, t("DECIMAL(5,2)"))
 
@@ -168,7 +170,7 @@ def test_the_common_type_is_the_wider() -> None:
     assert common_type(t("ARRAY<INT>"), t("ARRAY<STRING>")) is None
 
 
-def test_text_that_is_a_number_fits_the_number() -> None:
+def test_numeric_text_is_convertible_to_a_number() -> None:
     assert literal_fits(" 12 ", INTEGER)
     assert not literal_fits("x", INTEGER)
     assert literal_fits("Fal", t("BOOLEAN"))
@@ -222,7 +224,7 @@ CASTS: list[tuple[Value, str, str, Value]] = [
 
 
 @pytest.mark.parametrize(("value", "source", "target", "expected"), CASTS)
-def test_cast_gives_the_value_of_the_reference(value: Value, source: str, target: str, expected: Value) -> None:
+def test_a_cast_has_the_value_that_ksqldb_documents(value: Value, source: str, target: str, expected: Value) -> None:
     cast = caster(t(source), t(target))
     assert cast is not None
     found = cast(value)
@@ -246,7 +248,7 @@ def test_some_casts_do_not_exist(source: str, target: str) -> None:
      ("25:00", "STRING", "TIME"), ("9" * 5000, "STRING", "DECIMAL(4,2)"),
      ("١", "STRING", "INT"), ("%", "STRING", "BYTES")],
 )  # fmt: skip
-def test_a_value_that_cannot_be_cast_is_a_failure(value: Value, source: str, target: str) -> None:
+def test_a_value_that_cannot_be_cast_raises_evaluation_failure(value: Value, source: str, target: str) -> None:
     cast = caster(t(source), t(target))
     assert cast is not None
     with pytest.raises(EvaluationFailure):
@@ -270,7 +272,7 @@ def test_a_timestamp_may_be_partial_and_have_a_zone(text: str, expected: str) ->
 
 @settings(max_examples=100)
 @given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
-def test_every_timestamp_is_read_back_from_its_text(ms: int) -> None:
+def test_every_timestamp_parses_back_from_its_text(ms: int) -> None:
     assert time_text.parse_timestamp(time_text.format_timestamp(ms)) == ms
 
 

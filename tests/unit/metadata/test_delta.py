@@ -44,7 +44,7 @@ def image() -> MetadataImage:
     return applied(log.TopicRecord(name="t", topic_id=TOPIC_ID), partition(), broker())
 
 
-def test_every_kind_of_record_has_a_meaning() -> None:
+def test_every_metadata_record_type_has_a_replay_function() -> None:
     kinds = [kind for kind in vars(log).values() if isinstance(kind, type) and issubclass(kind, Message)]
     of_transactions = (log.BeginTransactionRecord, log.EndTransactionRecord, log.AbortTransactionRecord)
     assert {kind for kind in kinds if kind not in (Message, *of_transactions)} == set(_REPLAY)
@@ -53,24 +53,26 @@ def test_every_kind_of_record_has_a_meaning() -> None:
 # ---- Partitions ----
 
 
-def test_a_change_keeps_what_it_does_not_name(image: MetadataImage) -> None:
+def test_a_partition_change_keeps_the_fields_that_it_does_not_name(image: MetadataImage) -> None:
     before = image.topics.by_name["t"].partitions[0]
     changed = applied(log.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=[2]), to=image)
     after = changed.topics.by_name["t"].partitions[0]
     assert after == before._replace(isr=(2,), partition_epoch=8)
 
 
-def test_a_named_leader_begins_an_epoch_even_if_it_is_the_same(image: MetadataImage) -> None:
+def test_a_partition_change_that_names_the_leader_raises_the_leader_epoch_even_if_it_is_the_same(
+    image: MetadataImage,
+) -> None:
     changed = applied(log.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=1), to=image)
     assert changed.topics.by_name["t"].partitions[0].leader_epoch == 5
 
 
-def test_new_replicas_without_directories_are_somewhere_unknown(image: MetadataImage) -> None:
+def test_new_replicas_without_directories_get_the_migrating_directory_id(image: MetadataImage) -> None:
     changed = applied(log.PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, replicas=[1, 2, 3]), to=image)
     assert changed.topics.by_name["t"].partitions[0].directories == (DIRECTORY_MIGRATING,) * 3
 
 
-def test_older_records_have_no_directories_and_no_eligible_leaders() -> None:
+def test_older_partition_records_have_no_directories_and_no_elr() -> None:
     record = partition()
     record.directories = []
     made = applied(log.TopicRecord(name="t", topic_id=TOPIC_ID), record).topics.by_name["t"].partitions[0]
@@ -78,14 +80,14 @@ def test_older_records_have_no_directories_and_no_eligible_leaders() -> None:
     assert (made.elr, made.last_known_elr) == ((), ())
 
 
-def test_a_record_about_a_topic_that_is_not_there_is_not_guessed_at(image: MetadataImage) -> None:
+def test_a_record_for_an_unknown_topic_raises_an_error(image: MetadataImage) -> None:
     with pytest.raises(KeyError):
         applied(log.PartitionChangeRecord(partition_id=0, topic_id=OTHER_ID, leader=1), to=image)
     with pytest.raises(AssertionError, match="has the partitions"):
         applied(partition(2), to=image)
 
 
-def test_a_topic_may_be_deleted_and_made_anew_in_one_batch(image: MetadataImage) -> None:
+def test_a_topic_may_be_deleted_and_created_again_in_one_batch(image: MetadataImage) -> None:
     delta = MetadataDelta(image)
     for record in (
         log.RemoveTopicRecord(topic_id=TOPIC_ID),
@@ -99,7 +101,7 @@ def test_a_topic_may_be_deleted_and_made_anew_in_one_batch(image: MetadataImage)
     assert delta.deleted_topics == {TOPIC_ID: "t"}
 
 
-def test_a_topic_that_came_and_went_in_one_batch_was_never_there(image: MetadataImage) -> None:
+def test_a_topic_that_is_created_and_deleted_in_one_batch_is_not_in_the_delta(image: MetadataImage) -> None:
     delta = MetadataDelta(image)
     for record in (
         log.TopicRecord(name="u", topic_id=OTHER_ID),
@@ -112,7 +114,7 @@ def test_a_topic_that_came_and_went_in_one_batch_was_never_there(image: Metadata
     assert not delta.deleted_topics
 
 
-def test_what_is_known_of_eligible_leaders_is_cleared_for_one_topic_or_all(image: MetadataImage) -> None:
+def test_a_clear_elr_record_clears_the_elr_of_one_topic_or_of_all(image: MetadataImage) -> None:
     eligible = applied(
         log.TopicRecord(name="u", topic_id=OTHER_ID),
         partition(0, OTHER_ID),
@@ -134,7 +136,7 @@ def test_what_is_known_of_eligible_leaders_is_cleared_for_one_topic_or_all(image
 # ---- Brokers ----
 
 
-def test_a_broker_is_fenced_and_let_in_by_either_kind_of_record(image: MetadataImage) -> None:
+def test_a_broker_is_fenced_and_unfenced_by_either_record_type(image: MetadataImage) -> None:
     def fenced(*records: Message) -> bool:
         return applied(*records, to=image).cluster.brokers[1].fenced
 
@@ -144,7 +146,7 @@ def test_a_broker_is_fenced_and_let_in_by_either_kind_of_record(image: MetadataI
     assert not fenced(log.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1))
 
 
-def test_a_change_of_a_registration_keeps_what_it_does_not_name(image: MetadataImage) -> None:
+def test_a_registration_change_keeps_the_fields_that_it_does_not_name(image: MetadataImage) -> None:
     before = image.cluster.brokers[1]
     same = log.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5)
     assert applied(same, to=image).cluster.brokers[1] == before
@@ -156,7 +158,7 @@ def test_a_change_of_a_registration_keeps_what_it_does_not_name(image: MetadataI
     assert (after.fenced, after.listeners, after.rack) == (before.fenced, before.listeners, "r")
 
 
-def test_a_record_with_another_broker_epoch_than_the_registered_one_is_a_mistake(image: MetadataImage) -> None:
+def test_a_record_with_another_broker_epoch_than_the_registered_one_raises_an_error(image: MetadataImage) -> None:
     for record in (
         log.FenceBrokerRecord(id=1, epoch=4),
         log.UnregisterBrokerRecord(broker_id=1, broker_epoch=4),
@@ -166,14 +168,14 @@ def test_a_record_with_another_broker_epoch_than_the_registered_one_is_a_mistake
             applied(record, to=image)
 
 
-def test_an_unregistered_broker_is_gone(image: MetadataImage) -> None:
+def test_an_unregistered_broker_is_removed_from_the_image(image: MetadataImage) -> None:
     assert not applied(log.UnregisterBrokerRecord(broker_id=1, broker_epoch=5), to=image).cluster.brokers
 
 
 # ---- The flat tables ----
 
 
-def test_settings_come_and_go() -> None:
+def test_configs_quotas_acls_credentials_and_tokens_are_added_and_removed() -> None:
     credential = log.UserScramCredentialRecord(
         name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096
     )
@@ -205,7 +207,7 @@ def test_settings_come_and_go() -> None:
     assert not gone.features.finalized
 
 
-def test_what_did_not_change_is_shared_with_the_image_before(image: MetadataImage) -> None:
+def test_unchanged_parts_of_an_image_are_shared_with_the_previous_image(image: MetadataImage) -> None:
     setting = log.ConfigRecord(resource_type=2, resource_name="t", name="k", value="v")
     after = applied(setting, log.NoOpRecord(), to=image)
     assert after.topics is image.topics
@@ -219,7 +221,7 @@ def test_what_did_not_change_is_shared_with_the_image_before(image: MetadataImag
 # ---- Deltas ----
 
 
-def test_a_full_delta_names_everything_there_is(image: MetadataImage) -> None:
+def test_a_full_delta_names_everything_in_the_image(image: MetadataImage) -> None:
     setting = log.ConfigRecord(resource_type=2, resource_name="t", name="k", value="v")
     delta = full_delta(applied(setting, to=image))
     assert list(delta.changed_topics) == [TOPIC_ID]
@@ -228,14 +230,14 @@ def test_a_full_delta_names_everything_there_is(image: MetadataImage) -> None:
     assert delta.old is MetadataImage.EMPTY
 
 
-def test_the_level_of_the_quorum_itself_is_no_record() -> None:
+def test_kraft_version_is_set_without_a_metadata_record() -> None:
     loader = MetadataLoader()
     loader.set_kraft_version(1)
     loader.load([log.NoOpRecord()], 0, 1)
     assert loader.image.features.kraft_version == 1
 
 
-def test_transactions_do_not_nest_and_do_not_end_without_a_beginning() -> None:
+def test_metadata_transactions_cannot_be_nested_nor_end_without_a_beginning() -> None:
     for records in (
         [log.BeginTransactionRecord(), log.BeginTransactionRecord()],
         [log.EndTransactionRecord()],

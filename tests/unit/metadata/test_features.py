@@ -37,7 +37,7 @@ BROKER = log.RegisterBrokerRecord(
         (log.NoOpRecord(), 30, 0),
     ],
 )
-def test_a_record_is_written_as_its_metadata_version_says(record: Message, level: int, version: int) -> None:
+def test_a_record_is_encoded_in_the_version_of_its_metadata_version(record: Message, level: int, version: int) -> None:
     assert record_version(record, level) == version
 
 

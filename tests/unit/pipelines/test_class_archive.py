@@ -44,7 +44,7 @@ def test_an_archive_is_made_from_what_java_has_loaded_and_the_next_start_uses_it
     assert [path.name for path in first.path.parent.iterdir()] == [first.path.name]
 
 
-def test_nothing_is_left_of_an_archive_that_was_stopped_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_class_archive_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "MAKE_AFTER_S", 600.0)
     stopped = archive()
     assert run_java(*stopped.options(may_make=True)) == 0
@@ -53,7 +53,7 @@ def test_nothing_is_left_of_an_archive_that_was_stopped_on_its_way(monkeypatch: 
     assert not list(stopped.path.parent.iterdir())
 
 
-def test_no_archive_is_made_where_none_may_be_and_none_is_used_where_it_is_switched_off(
+def test_no_class_archive_is_made_if_the_directory_is_not_writable_and_none_is_used_if_it_is_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = archive()
@@ -69,7 +69,7 @@ def test_no_archive_is_made_where_none_may_be_and_none_is_used_where_it_is_switc
     assert there.options(may_make=True) == []
 
 
-def test_other_jars_have_another_archive(tmp_path: Path) -> None:
+def test_other_jars_get_another_class_archive(tmp_path: Path) -> None:
     jar = tmp_path / "some.jar"
     jar.write_bytes(b"one")
     one = ClassArchive(find_java(), [jar]).path

@@ -166,7 +166,7 @@ def test_others_can_be_stopped_while_a_query_waits_to_be_started_by_hand(cluster
         assert [(status.id, status.state) for status in engine.queries()] == [("a", "STOPPED"), ("b", "RUNNING")]
 
 
-def test_a_cluster_that_is_away_costs_a_query_none_of_its_attempts(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_unreachable_cluster_does_not_count_as_an_attempt_of_a_query(cluster: Cluster, tmp_path: Path) -> None:
     cluster.refusals = [TopicUnavailable("no broker answered", may_pass=True) for _ in range(5)]
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a", max_restarts=0)), "target": "RUNNING"}
@@ -174,7 +174,9 @@ def test_a_cluster_that_is_away_costs_a_query_none_of_its_attempts(cluster: Clus
         eventually(lambda: cluster.launched == ["a"], about=engine.queries)
 
 
-def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_sentence(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_error_message(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     cluster.refusals = [TopicUnavailable("you may not create topics") for _ in range(3)]
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a", max_restarts=2)), "target": "RUNNING"}
@@ -184,7 +186,7 @@ def test_a_cluster_that_refuses_the_markers_ends_the_query_with_its_sentence(clu
     assert cluster.launched == []
 
 
-def test_a_query_whose_folder_is_damaged_ends_with_the_reason_and_the_others_are_looked_after(
+def test_a_query_whose_directory_is_damaged_ends_with_the_reason_and_the_others_continue(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.may_answer.set()
@@ -198,7 +200,9 @@ def test_a_query_whose_folder_is_damaged_ends_with_the_reason_and_the_others_are
         assert "should hold the number of slots" in engine.query("a").status().error
 
 
-def test_the_slots_of_a_query_are_kept_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_slot_file_of_a_query_is_written_completely_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_: int) -> None:
         raise OSError("the disk is full")
 
@@ -234,7 +238,7 @@ def test_a_query_that_spark_has_ended_is_started_again_and_the_others_are_left_a
         eventually(lambda: found() == {"a": ("RUNNING", 1, "it went wrong"), "b": ("RUNNING", 0, "")}, about=found)
 
 
-def test_a_query_whose_deletion_the_cluster_did_not_hear_keeps_its_checkpoint_and_can_be_deleted_again(
+def test_a_query_whose_markers_could_not_be_deleted_keeps_its_checkpoint_and_can_be_deleted_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.may_answer.set()
@@ -278,7 +282,7 @@ def test_a_query_that_is_being_deleted_refuses_every_command(cluster: Cluster, t
     assert cluster.remembered == {"a": None}, "the last word is that it is gone"
 
 
-def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its_own(
+def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_its_own_markers(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     (tmp_path / "queries" / "a").mkdir(parents=True)
@@ -300,7 +304,7 @@ def test_a_query_that_begins_while_one_of_its_name_is_deleted_has_markers_of_its
         assert (tmp_path / "queries" / "a" / "slots").exists()
 
 
-def test_an_engine_that_is_closed_starts_no_spark_again(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_closed_engine_does_not_start_spark_again(cluster: Cluster, tmp_path: Path) -> None:
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "STOPPED"}
     engine = make_engine(tmp_path)
@@ -344,7 +348,7 @@ def test_a_query_whose_start_was_waiting_for_the_cluster_when_the_engine_was_clo
     make_engine(tmp_path).close()
 
 
-def test_an_engine_is_closed_when_the_deletion_that_was_under_way_is_done(cluster: Cluster, tmp_path: Path) -> None:
+def test_closing_an_engine_waits_for_a_deletion_in_progress(cluster: Cluster, tmp_path: Path) -> None:
     cluster.may_answer.set()
     cluster.remembered["a"] = {"spec": to_value(once("a")), "target": "RUNNING"}
     engine = make_engine(tmp_path)
@@ -382,7 +386,7 @@ KILLS = {
 
 
 @pytest.mark.parametrize("where", KILLS)
-def test_a_deletion_in_which_an_engine_was_killed_is_ended_by_the_next_one_or_was_never_begun(
+def test_a_deletion_that_was_interrupted_by_a_kill_is_completed_or_undone_by_the_next_engine(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     cluster.may_answer.set()
@@ -414,7 +418,7 @@ def test_a_deletion_in_which_an_engine_was_killed_is_ended_by_the_next_one_or_wa
 
 
 @pytest.mark.parametrize("state_topic", ["state", None])
-def test_a_query_whose_checkpoint_cannot_be_moved_away_stays_whole_and_can_be_deleted_again(
+def test_a_query_whose_checkpoint_cannot_be_moved_is_kept_and_can_be_deleted_again(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state_topic: str | None
 ) -> None:
     cluster.may_answer.set()
@@ -444,7 +448,7 @@ def test_a_query_whose_checkpoint_cannot_be_moved_away_stays_whole_and_can_be_de
     assert cluster.removed == [marker_topic("a")]
 
 
-def test_what_is_left_of_a_deleted_query_harms_no_other_of_its_name(
+def test_the_remains_of_a_deleted_query_do_not_affect_a_new_query_of_its_name(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.may_answer.set()
@@ -480,7 +484,7 @@ def test_a_query_that_is_deleted_while_it_is_prepared_leaves_nothing(cluster: Cl
     assert not (tmp_path / "queries" / "a").exists()
 
 
-def test_a_query_that_could_not_be_remembered_does_not_run(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_query_whose_specification_could_not_be_stored_does_not_run(cluster: Cluster, tmp_path: Path) -> None:
     cluster.write_failures = [TopicUnavailable("no broker answered")]
     spec = QuerySpec("a", start_function="tests.pipelines.flows:copy", topic="out")
     with make_engine(tmp_path) as engine:
@@ -492,7 +496,7 @@ def test_a_query_that_could_not_be_remembered_does_not_run(cluster: Cluster, tmp
         assert engine.start(spec).status().state == "RUNNING"
 
 
-def test_a_checkpoint_that_is_kept_elsewhere_goes_with_its_query(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_checkpoint_outside_the_home_is_deleted_with_its_query(cluster: Cluster, tmp_path: Path) -> None:
     cluster.may_answer.set()
     elsewhere = tmp_path / "shared disk"
     for name in ("a", "b"):
@@ -516,7 +520,7 @@ def test_a_checkpoint_that_is_kept_elsewhere_goes_with_its_query(cluster: Cluste
         ("data/a", None),
     ],
 )
-def test_only_what_is_on_this_machine_for_certain_is_removed(place: str, path: str | None) -> None:
+def test_only_local_checkpoint_paths_are_recognised_for_removal(place: str, path: str | None) -> None:
     assert traces.path_of(place) == (Path(path) if path is not None else None)
 
 
@@ -557,9 +561,7 @@ def test_a_query_in_real_time_holds_task_slots_and_one_that_does_not_fit_is_refu
         assert engine.task_slots().used == 5
 
 
-def test_a_query_that_should_run_waits_for_task_slots_without_being_given_up(
-    counted: dict[str, int], tmp_path: Path
-) -> None:
+def test_a_query_that_should_run_waits_for_task_slots_and_is_not_ended(counted: dict[str, int], tmp_path: Path) -> None:
     counted["vendas"] = 3
     with make_engine(tmp_path, state_topic=None) as engine:
         engine.start(QuerySpec("first", plan=count_of("vendas")))
@@ -571,7 +573,7 @@ def test_a_query_that_should_run_waits_for_task_slots_without_being_given_up(
         eventually(lambda: engine.query("first").status().state == "RUNNING")
 
 
-def test_a_query_whose_state_real_time_mode_does_not_take_goes_on_in_micro_batches(
+def test_a_query_whose_state_is_unsupported_in_real_time_mode_continues_in_micro_batches(
     cluster: Cluster, counted: dict[str, int], tmp_path: Path
 ) -> None:
     counted["vendas"] = 3
@@ -590,7 +592,7 @@ def test_a_query_whose_state_real_time_mode_does_not_take_goes_on_in_micro_batch
 READS_SALES = QuerySpec("a", plan=Sink(Source("vendas"), "out"), speed="micro-batch")
 
 
-def test_a_query_ends_when_its_topic_was_made_again_while_it_ran(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_query_ends_when_its_topic_was_created_again_while_it_ran(cluster: Cluster, tmp_path: Path) -> None:
     cluster.topic_ids = {"vendas": "old", "outro": "x"}
     with Engine("nowhere:9092", home=tmp_path, spark_remote="sc://nowhere", state_topic=None) as engine:
         engine.start(READS_SALES)
@@ -607,7 +609,7 @@ def test_a_query_ends_when_its_topic_was_made_again_while_it_ran(cluster: Cluste
         assert len(cluster.launched) == 2
 
 
-def test_a_query_is_not_resumed_when_its_topic_was_made_again_while_it_rested(
+def test_a_query_is_not_resumed_when_its_topic_was_created_again_while_it_was_paused(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is noticed while it runs would come too late.
@@ -622,7 +624,9 @@ def test_a_query_is_not_resumed_when_its_topic_was_made_again_while_it_rested(
         assert len(cluster.launched) == 1
 
 
-def test_a_query_is_refused_when_its_topic_was_made_again_while_no_engine_ran(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_query_is_refused_when_its_topic_was_created_again_while_no_engine_ran(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     for topic_id in ("old", "", "old"):
         # A cluster that does not tell is no reason to refuse.
         cluster.topic_ids = {"vendas": topic_id} if topic_id else {}
@@ -638,7 +642,7 @@ def test_a_query_is_refused_when_its_topic_was_made_again_while_no_engine_ran(cl
             engine.start(READS_SALES)
 
 
-def test_spark_is_started_to_remove_a_checkpoint_that_only_it_reaches(
+def test_spark_is_started_to_remove_a_checkpoint_on_a_remote_file_system(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     emptied: list[str] = []

@@ -27,7 +27,7 @@ Caused by: org.apache.kafka.common.errors.TopicAuthorizationException: Not autho
 """
 
 
-def test_a_python_failure_is_told_with_the_lines_of_the_users_own_file() -> None:
+def test_a_python_error_is_shown_with_the_lines_of_the_users_own_file() -> None:
     assert failure_reason(PYTHON) == (
         "ValueError: this record is poison\n"
         '  File "/home/ana/flows.py", line 12, in checked\n'
@@ -35,27 +35,27 @@ def test_a_python_failure_is_told_with_the_lines_of_the_users_own_file() -> None
     )
 
 
-def test_a_java_failure_is_told_by_its_innermost_cause() -> None:
+def test_a_java_error_is_shown_as_its_innermost_cause() -> None:
     assert failure_reason(JAVA) == "Not authorized to access topics: [vendas] (TopicAuthorizationException)"
 
 
-def test_any_other_text_is_its_first_lines() -> None:
+def test_an_unrecognised_error_text_is_shown_as_its_first_lines() -> None:
     assert failure_reason("something\n\nis wrong") == "something is wrong"
 
 
-def test_a_plan_that_could_stop_at_a_record_is_no_record_that_stopped_it() -> None:
+def test_a_plan_text_with_the_marker_of_bad_records_is_not_taken_for_a_bad_record() -> None:
     plan = f"Filter raise_error(concat({STOPPED_BY_RECORD}: , concat(rowtopic#1, -, rowpartition#2)))"
     text = f"org.apache.spark.SparkException: the disk is full\n\tat a.B.c(D.scala:1)\n{plan}"
     assert not is_final(text)
     assert failure_reason(text) == "the disk is full (SparkException)"
 
 
-def test_a_state_that_real_time_mode_does_not_take_is_known_by_sparks_word_for_it() -> None:
+def test_a_state_that_real_time_mode_does_not_support_is_recognised_by_sparks_error_class() -> None:
     assert is_state_of_micro_batches("[STREAMING_REAL_TIME_MODE.CHECKPOINT_FORMAT_V1_NOT_SUPPORTED] Streaming …")
     assert not is_state_of_micro_batches("the disk is full")
 
 
-def test_a_record_that_stops_a_pipeline_is_the_whole_reason_and_final() -> None:
+def test_a_bad_record_that_stops_a_pipeline_is_the_whole_error_and_final() -> None:
     text = "[USER_RAISED] a bad record stopped the pipeline: t-0@7: no JSON SQLSTATE: P0001\n\tat x"
     assert failure_reason(text) == "a bad record stopped the pipeline: t-0@7: no JSON"
     assert is_final(failure_reason(text))
@@ -73,7 +73,7 @@ def lost(reason: str, code: str = "") -> str:
     )
 
 
-def test_records_that_are_gone_are_told_with_the_reason_and_end_the_query_for_good() -> None:
+def test_the_error_for_deleted_records_has_the_reason_and_ends_the_query() -> None:
     reason = failure_reason(lost("Partition vendas-0 offset was changed from 50 to 10.\nThis could"))
     assert reason.startswith("records that were to be read are gone: a topic was deleted and made again. Nothing was")
     assert reason.endswith("(Partition vendas-0 offset was changed from 50 to 10. This could)")
@@ -87,7 +87,7 @@ def test_records_that_are_gone_are_told_with_the_reason_and_end_the_query_for_go
     assert is_final(reason)
 
 
-def test_records_that_are_gone_without_a_reason_are_told_all_the_same() -> None:
+def test_the_error_for_deleted_records_without_a_known_reason_is_shown_too() -> None:
     text = (
         "a.b.KafkaIllegalStateException: Some data may have been lost because they are not available in Kafka any more;"
     )
@@ -95,7 +95,7 @@ def test_records_that_are_gone_without_a_reason_are_told_all_the_same() -> None:
     assert is_final(failure_reason(text))
 
 
-def test_words_of_a_users_own_failure_are_not_taken_for_sparks() -> None:
+def test_the_text_of_a_users_own_error_is_not_taken_for_sparks() -> None:
     text = PYTHON.replace(
         "this record is poison", "[KAFKA_DATA_LOSS.X] Some data may have been lost because they are not"
     )
@@ -103,7 +103,7 @@ def test_words_of_a_users_own_failure_are_not_taken_for_sparks() -> None:
     assert not is_final(failure_reason(text))
 
 
-def test_a_full_disk_and_a_lost_executor_are_told_as_that_and_may_pass() -> None:
+def test_a_full_disk_and_a_lost_executor_are_recognised_as_transient_errors() -> None:
     full = "[STREAM_FAILED] Query terminated\njava.io.IOException: No space left on device\n\tat a.B.c(B.scala:1)"
     assert failure_reason(full).startswith("there is no space left on a disk that Spark writes to")
     assert failure_reason(full).endswith("(No space left on device (IOException))")

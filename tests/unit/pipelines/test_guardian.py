@@ -14,7 +14,7 @@ GUARDIAN = Path(spark_server.__file__).with_name("guardian.py")
 SLEEP = "import time; time.sleep(600)"
 
 
-def test_the_program_and_what_it_started_end_with_the_owner() -> None:
+def test_the_guarded_program_and_its_children_end_with_the_owner() -> None:
     # The owner is a process of its own, so that it can be killed.
     program = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); {SLEEP}"
     owner_code = (

@@ -36,9 +36,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_java_home_comes_first_and_an_old_java_is_passed_over(
-    bare_machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_java_home_is_preferred_and_an_old_java_is_skipped(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = make_java(bare_machine / "old", "1.8.0_292"), make_java(bare_machine / "new", "21.0.8")
     assert (version_of(old), version_of(new)) == (8, 21)
     monkeypatch.setenv("JAVA_HOME", str(bare_machine / "new"))
@@ -49,7 +47,7 @@ def test_java_home_comes_first_and_an_old_java_is_passed_over(
     assert (found.found_in, found.version, found.executable) == ("PATH", 21, new)
 
 
-def test_without_any_java_one_sentence_says_what_to_do(bare_machine: Path) -> None:
+def test_without_java_the_error_explains_what_to_do(bare_machine: Path) -> None:
     with pytest.raises(NoJava) as refused:
         find_java()
     assert str(refused.value) == (
@@ -85,7 +83,9 @@ def test_a_jar_with_another_checksum_is_not_kept(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "cache" / "jars" / JAR.file_name).exists()
 
 
-def test_what_has_come_stays_where_another_jar_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jars_that_were_fetched_are_kept_when_another_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PESSOA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PESSOA_MAVEN", (tmp_path / "repository").as_uri())
     put_into_repository(tmp_path / "repository", CONTENT)
@@ -98,7 +98,7 @@ def test_what_has_come_stays_where_another_jar_is_missing(tmp_path: Path, monkey
     assert fetch([JAR])[0].read_bytes() == CONTENT
 
 
-def test_without_a_network_one_sentence_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_network_the_error_explains_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PESSOA_CACHE", str(tmp_path))
     monkeypatch.setenv("PESSOA_MAVEN", "file:///nowhere")
     with pytest.raises(JarsUnavailable) as refused:
@@ -117,6 +117,6 @@ def test_the_table_of_versions_names_the_spark_of_the_install_and_of_the_lock() 
     assert f"\npyspark=={SPARK_VERSION} " in (repository / "requirements.lock").read_text(encoding="utf-8")
 
 
-def test_every_pinned_jar_says_why_it_is_there() -> None:
+def test_every_pinned_jar_has_a_reason() -> None:
     assert all(jar.why for jar in KAFKA_JARS)
     assert all(len(jar.sha256) == 64 for jar in KAFKA_JARS)

@@ -23,7 +23,7 @@ class Stored:
         self.entries.pop(key, None)
 
 
-def test_an_entry_is_read_once_and_written_once() -> None:
+def test_a_state_entry_is_read_once_and_written_once() -> None:
     stored = Stored()
     stored.entries["counts", b"a"] = (bytearray(b"1"),)
     state = CachedState(stored)
@@ -36,7 +36,7 @@ def test_an_entry_is_read_once_and_written_once() -> None:
     assert stored.entries == {("counts", b"a"): (b"1111",)}
 
 
-def test_what_has_not_changed_is_not_written() -> None:
+def test_an_unchanged_state_entry_is_not_written() -> None:
     stored = Stored()
     stored.entries["t", b"a"] = (b"1",)
     state = CachedState(stored)
@@ -47,7 +47,7 @@ def test_what_has_not_changed_is_not_written() -> None:
     assert stored.calls == ["get", "get"]
 
 
-def test_an_entry_that_was_made_and_deleted_in_a_batch_is_gone() -> None:
+def test_a_state_entry_that_was_created_and_deleted_in_a_batch_is_not_written() -> None:
     stored = Stored()
     stored.entries["t", b"old"] = (b"1",)
     state = CachedState(stored)

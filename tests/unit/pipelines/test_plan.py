@@ -36,7 +36,7 @@ COUNT = (Column("count", "count(*)"),)
 MINUTE = Window("tumbling", 60_000, grace_ms=86_400_000)
 
 
-def test_a_plan_of_every_node_goes_through_json_and_back() -> None:
+def test_a_plan_with_every_node_survives_json() -> None:
     function = Function("loja:dobro", "STRUCT<dobro: DOUBLE>", "pandas", True, "loja:Venda")
     mapped = Apply(FlatMap(SALES, "array(produto)", name="palavra"), function, Errors("dead-letter", "cartas"))
     left = Rekey(Union((mapped, Project(SALES, (Column("dobro", "valor * 2"),)))), (Column("k", "dobro"),))
@@ -46,12 +46,12 @@ def test_a_plan_of_every_node_goes_through_json_and_back() -> None:
     assert from_json(to_json(plan)) == plan
 
 
-def test_json_that_is_no_plan_is_refused_with_the_place() -> None:
+def test_json_that_is_no_plan_is_refused_with_the_position() -> None:
     with pytest.raises(PlanRefused, match=r"this is no plan: .*\$\.input"):
         from_json('{"type": "Filter", "input": {"type": "Sieve"}, "condition": "x"}')
 
 
-def test_columns_follow_from_the_steps() -> None:
+def test_the_columns_of_a_plan_are_derived_from_its_steps() -> None:
     assert shape(SALES).columns == ("key", "produto", "valor")
     assert shape(Project(SALES, (Column("dobro", "valor * 2"),), keep=True)).values == ("produto", "valor", "dobro")
     assert shape(Project(SALES, (Column("valor", "valor * 2"),), keep=True)).values == ("produto", "valor")
@@ -70,7 +70,7 @@ def test_a_function_that_gives_pairs_makes_keys_and_values() -> None:
     assert (made.keys, made.values) == (("key",), ("a", "b"))
 
 
-def test_where_a_record_came_from_is_known_up_to_the_first_state() -> None:
+def test_the_origin_of_a_record_is_known_up_to_the_first_stateful_step() -> None:
     counted = Rekey(Aggregate(SALES, COUNT, MINUTE), tuple(Column(name, name) for name in ("key", *WINDOW_COLUMNS)))
     assert shape(counted).window == MINUTE
     assert not shape(Union((Project(counted, (Column("x", "1"),)), Project(counted, (Column("x", "2"),))))).has_origin
@@ -110,13 +110,13 @@ REFUSED: list[tuple[Node, str]] = [
 
 
 @pytest.mark.parametrize(("plan", "reason"), REFUSED, ids=[reason for _, reason in REFUSED])
-def test_what_cannot_be_is_refused_in_words(plan: Node, reason: str) -> None:
+def test_an_impossible_plan_is_refused_with_a_reason(plan: Node, reason: str) -> None:
     with pytest.raises(PlanRefused) as refused:
         shape(plan)
     assert reason in str(refused.value)
 
 
-def test_unknown_columns_are_a_refusal_of_their_own() -> None:
+def test_unknown_columns_are_refused_with_their_own_error() -> None:
     with pytest.raises(ColumnsUnknown):
         shape(Filter(Source("t", value=Format("avro")), "x > 1"))
 
@@ -146,5 +146,5 @@ def test_explain_shows_both_sides_of_a_join_and_what_is_wrong_with_it() -> None:
     ("milliseconds", "text"),
     [(0, "0 milliseconds"), (1, "1 millisecond"), (90_000, "90 seconds"), (3_600_000, "1 hour")],
 )
-def test_durations_are_told_in_the_largest_unit_that_fits(milliseconds: int, text: str) -> None:
+def test_durations_are_shown_in_the_largest_unit_that_fits(milliseconds: int, text: str) -> None:
     assert duration(milliseconds) == text

@@ -33,7 +33,7 @@ class Sale:
     notas: dict[str, float] | None = None
 
 
-def test_columns_are_read_through_brackets_quotes_and_trailers() -> None:
+def test_column_definitions_are_parsed_with_brackets_quotes_and_trailers() -> None:
     text = "a INT NOT NULL, `b, ``c``` MAP<STRING, ARRAY<INT>>, d STRUCT<x: INT, y STRING> COMMENT 'um, dois'"
     assert read_columns(text) == [
         ("a", "INT"),
@@ -44,12 +44,12 @@ def test_columns_are_read_through_brackets_quotes_and_trailers() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a INT, b", "a ARRAY<INT", "`a INT", "a INT, a INT"])
-def test_columns_that_cannot_be_read_are_refused(text: str) -> None:
+def test_invalid_column_definitions_are_refused(text: str) -> None:
     with pytest.raises(PlanRefused):
         read_columns(text)
 
 
-def test_a_dataclass_stands_for_its_columns() -> None:
+def test_the_fields_of_a_dataclass_become_columns() -> None:
     assert columns_of(Sale) == (
         "id BIGINT, quando TIMESTAMP, itens ARRAY<STRUCT<nome: STRING, preco: DECIMAL(10,2)>>, "
         "notas MAP<STRING, DOUBLE>"
@@ -64,7 +64,7 @@ def test_a_type_that_spark_does_not_have_is_refused(hint: Any) -> None:
         type_of(hint, "campo")
 
 
-def test_types_are_taken_apart() -> None:
+def test_nested_types_are_parsed() -> None:
     assert struct_fields("STRUCT<a: INT, b STRING>") == "a INT, b STRING"
     assert struct_fields("INT") is None
     assert array_element("ARRAY<STRUCT<a: INT>>") == "STRUCT<a: INT>"
@@ -91,7 +91,7 @@ def parsed(schema: Any) -> AvroType:
     return parse_avro(json.dumps(schema))[0]
 
 
-def test_an_avro_record_has_columns() -> None:
+def test_the_fields_of_an_avro_record_become_plan_columns() -> None:
     assert avro_columns(parsed(AVRO), "value") == (
         "id BIGINT, tipo STRING, outro STRING, quando TIMESTAMP, preco DECIMAL(8,2), itens ARRAY<MAP<STRING, INT>>, "
         "dentro STRUCT<x FLOAT>"
@@ -99,7 +99,7 @@ def test_an_avro_record_has_columns() -> None:
     assert avro_columns(parsed("string"), "value") == "value STRING"
 
 
-def test_avro_that_no_column_can_hold_is_refused() -> None:
+def test_avro_types_without_a_column_type_are_refused() -> None:
     with pytest.raises(PlanRefused, match="several types"):
         avro_columns(parsed(["int", "string"]), "value")
     itself = {"type": "record", "name": "No", "fields": [{"name": "seguinte", "type": ["null", "No"]}]}

@@ -88,7 +88,7 @@ def test_a_plan_whose_state_is_at_most_an_aggregate_runs_in_real_time(plan: Node
         (Source("t", value=Format("avro", "a INT")), "avro is read and written in Python"),
     ],
 )
-def test_what_keeps_a_plan_from_real_time_is_said(plan: Node, reason: str) -> None:
+def test_the_reason_why_a_plan_cannot_run_in_real_time_is_shown(plan: Node, reason: str) -> None:
     assert reason in str(why_not_real_time(Sink(plan, "x")))
     assert speed(plan) == "micro-batch"
 
@@ -107,18 +107,18 @@ def test_what_keeps_a_plan_from_real_time_is_said(plan: Node, reason: str) -> No
         (Join(SALES, SALES, within=Within(1, 1), right_prefix="r_"), "append"),
     ],
 )
-def test_the_output_mode_follows_from_the_state(plan: Node, mode: str) -> None:
+def test_the_output_mode_is_derived_from_the_state_of_the_plan(plan: Node, mode: str) -> None:
     assert output_mode(Sink(plan, "x")) == mode
 
 
-def test_one_state_needs_one_query() -> None:
+def test_a_plan_with_one_stateful_step_needs_one_query() -> None:
     plan = Sink(Aggregate(Rekey(SALES, (Column("produto", "produto"),)), TOTAL), "x")
     assert not is_cut(plan)
     (only,) = stages(plan, "app-x", types, real_time=True)
     assert only == Stage("app-x", plan, "x", is_internal=False)
 
 
-def test_plan_is_cut_where_it_asks_for_a_topic() -> None:
+def test_a_plan_is_split_at_a_through_topic() -> None:
     plan = Sink(Filter(Through(SALES, "meio", 6), "valor > 1"), "x")
     assert is_cut(plan)
     first, last = stages(plan, "app-x", types, real_time=True)
@@ -127,7 +127,7 @@ def test_plan_is_cut_where_it_asks_for_a_topic() -> None:
     assert not any(isinstance(node, Through) for stage in (first, last) for node in every(stage.plan))
 
 
-def test_state_after_state_goes_through_a_topic() -> None:
+def test_a_plan_with_two_stateful_steps_in_a_row_is_split_by_a_topic() -> None:
     joined = Rekey(Join(SALES, CLIENTS), (Column("nome", "nome"),))
     plan = Sink(Aggregate(joined, TOTAL, MINUTE), "x")
     assert is_cut(plan)
@@ -141,7 +141,7 @@ def test_state_after_state_goes_through_a_topic() -> None:
     assert [node.topic for node in every(last.plan) if isinstance(node, Source)] == ["app-x-1-repartition"]
 
 
-def test_what_is_read_back_from_the_topic_is_what_went_in() -> None:
+def test_rows_read_back_from_an_internal_topic_equal_those_written() -> None:
     counted = Aggregate(SALES, TOTAL, MINUTE)
     plan = Sink(Join(counted, Aggregate(SALES, (Column("n", "count(*)"),), MINUTE)), "x")
     first, second, last = stages(plan, "a", types)
@@ -152,7 +152,7 @@ def test_what_is_read_back_from_the_topic_is_what_went_in() -> None:
     assert made.window == MINUTE
 
 
-def test_state_side_by_side_is_cut_too() -> None:
+def test_a_union_of_two_stateful_steps_is_split_too() -> None:
     one = Rekey(Aggregate(SALES, TOTAL), (Column("key", "key"),))
     plan = Sink(Union((one, Project(Source("t"), (Column("total", "1"),)))), "x")
     assert not is_cut(plan)
@@ -160,7 +160,7 @@ def test_state_side_by_side_is_cut_too() -> None:
     assert [stage.is_internal for stage in stages(both, "a", types)] == [True, True, False]
 
 
-def test_a_union_above_an_aggregate_is_cut_for_real_time_alone() -> None:
+def test_a_union_above_an_aggregate_is_split_only_for_real_time_mode() -> None:
     one = Rekey(Aggregate(SALES, TOTAL), (Column("key", "key"),))
     plan = Sink(Union((one, Project(Source("t"), (Column("total", "1"),)))), "x")
     assert len(stages(plan, "a", types)) == 1
@@ -170,7 +170,7 @@ def test_a_union_above_an_aggregate_is_cut_for_real_time_alone() -> None:
     assert [why_not_real_time(part.plan) for part in parts] == [None, None]
 
 
-def test_dead_letters_beside_an_aggregate_get_a_query_without_state_for_real_time_alone() -> None:
+def test_dead_letters_beside_an_aggregate_get_their_own_query_only_for_real_time_mode() -> None:
     plan = Sink(Aggregate(WITH_LETTERS, TOTAL, MINUTE), "x")
     assert [part.plan for part in stages(plan, "a", types)] == [plan]
     letters, main = stages(plan, "a", types, real_time=True)
@@ -181,7 +181,7 @@ def test_dead_letters_beside_an_aggregate_get_a_query_without_state_for_real_tim
     assert [why_not_real_time(part.plan) for part in (letters, main)] == [None, None]
 
 
-def test_a_plan_that_is_slow_anyway_is_not_cut_for_the_sake_of_real_time() -> None:
+def test_a_plan_that_cannot_run_in_real_time_is_not_split_for_it() -> None:
     plan = Sink(Aggregate(Apply(WITH_LETTERS, Function("f", "STRUCT<valor: DOUBLE>"), LETTERS), TOTAL), "x")
     assert not is_cut(plan, real_time=True)
     assert [part.plan for part in stages(plan, "a", types, real_time=True)] == [plan]
@@ -194,7 +194,7 @@ def test_state_after_distinct_rows_goes_through_a_topic_and_both_parts_run_in_re
     assert [why_not_real_time(part.plan) for part in parts] == [None, None, None]
 
 
-def test_a_stream_that_looks_up_a_table_is_held_and_the_table_is_not() -> None:
+def test_a_stream_that_looks_up_a_table_waits_until_the_table_is_loaded() -> None:
     limited = msgspec.structs.replace(SALES, options={"maxOffsetsPerTrigger": "10", "failOnDataLoss": "false"})
     spec = QuerySpec("q", plan=Sink(Join(Filter(limited, "valor > 1"), CLIENTS, lookup="latest"), "x"))
     assert must_load_tables(spec)

@@ -24,7 +24,7 @@ def taken(how: How, left_is_table: bool, given_rows: list[Row]) -> list[Result]:
     return list(Joined(how, left_is_table, None, None).take(given_rows))
 
 
-def test_a_row_of_the_stream_meets_the_table_as_it_was_then() -> None:
+def test_a_stream_row_is_joined_with_the_table_row_of_its_time() -> None:
     given_rows = [
         Row(LEFT, at(1), 0, "v1"),
         Row(RIGHT, at(2), 0, "ana"),
@@ -39,13 +39,13 @@ def test_a_row_of_the_stream_meets_the_table_as_it_was_then() -> None:
     ]
 
 
-def test_at_the_same_time_the_table_goes_first() -> None:
+def test_at_equal_timestamps_the_table_row_is_applied_first() -> None:
     assert taken("inner", False, [Row(LEFT, at(1), 0, "v"), Row(RIGHT, at(1), 9, "ana")]) == [
         Result(at(1), False, "v", "ana")
     ]
 
 
-def test_a_table_that_loses_a_side_deletes_the_result_of_an_inner_join_once() -> None:
+def test_an_inner_table_join_deletes_its_result_once_when_one_side_is_deleted() -> None:
     given_rows = [
         Row(LEFT, at(1), 0, "a"),
         Row(RIGHT, at(2), 0, "b"),
@@ -57,7 +57,7 @@ def test_a_table_that_loses_a_side_deletes_the_result_of_an_inner_join_once() ->
 
 @pytest.mark.parametrize("how", ["inner", "left", "outer"])
 @given(given_rows=rows)
-def test_the_changes_of_a_table_join_add_up_to_the_join_of_the_tables(how: How, given_rows: list[Row]) -> None:
+def test_the_changes_of_a_table_join_sum_up_to_the_join_of_the_tables(how: How, given_rows: list[Row]) -> None:
     joined = Joined(how, True, None, None)
     latest: tuple[str | None, str | None] | None = None
     for result in joined.take(given_rows):
@@ -75,7 +75,9 @@ def test_the_changes_of_a_table_join_add_up_to_the_join_of_the_tables(how: How, 
 
 
 @given(given_rows=rows, cut=st.integers(0, 20), left_is_table=st.booleans())
-def test_state_between_two_batches_loses_nothing(given_rows: list[Row], cut: int, left_is_table: bool) -> None:
+def test_a_table_join_that_is_split_into_batches_has_the_same_result(
+    given_rows: list[Row], cut: int, left_is_table: bool
+) -> None:
     ordered = sorted(given_rows, key=lambda row: (row.time, row.side, row.position))
     first = Joined("left", left_is_table, None, None)
     results = list(first.take(ordered[:cut]))

@@ -22,7 +22,7 @@ def report(**changes: object) -> dict[str, object]:
     return {**base, **changes}
 
 
-def test_a_report_becomes_numbers() -> None:
+def test_a_progress_report_of_spark_is_converted_to_numbers() -> None:
     assert read_progress(report()) == Progress(
         batch_id=3,
         batch_ms=2000,
@@ -37,14 +37,14 @@ def test_a_report_becomes_numbers() -> None:
     )
 
 
-def test_a_topic_that_is_read_twice_is_as_far_as_its_slower_reading() -> None:
+def test_a_topic_that_is_read_twice_has_the_position_of_its_slower_reader() -> None:
     ends = [{"endOffset": {"t": {"0": end}}, "latestOffset": {"t": {"0": 10}}} for end in (9, 4)]
     found = read_progress(report(sources=ends))
     assert found.offsets == (("t", 0, 4),)
     assert found.lag == 6
 
 
-def test_a_source_that_is_no_topic_has_no_lag() -> None:
+def test_a_source_that_is_no_kafka_topic_has_no_lag() -> None:
     sources = [{"endOffset": '{"line": 12}', "latestOffset": None, "numInputRows": 2, "processedRowsPerSecond": "NaN"}]
     found = read_progress(report(sources=sources))
     assert found.lag is None

@@ -34,7 +34,7 @@ def called(function: Any, spec: Function, rows: list[Any], result: Any, **more: 
     return [(row["result"], row["error"]) for row in made.to_pylist()]
 
 
-def test_a_function_gets_rows_as_dicts_and_is_not_called_for_nothing() -> None:
+def test_a_function_gets_rows_as_dicts_and_is_not_called_for_null_values() -> None:
     seen = []
 
     def double(row: dict[str, Any]) -> float:
@@ -45,7 +45,7 @@ def test_a_function_gets_rows_as_dicts_and_is_not_called_for_nothing() -> None:
     assert seen == [{"valor": 1.5}]
 
 
-def test_a_function_gets_its_dataclass_with_those_inside() -> None:
+def test_a_function_gets_instances_of_its_dataclass_with_nested_dataclasses() -> None:
     rows = [{"produto": "faca", "valor": 1.0, "partes": [{"nome": "cabo", "cor": None}]}]
 
     def name(sale: Sale) -> str:
@@ -66,7 +66,7 @@ def test_a_dataclass_becomes_columns_and_pairs_become_keys_and_values() -> None:
     assert made == [([{"key": "a", "value": 1}, {"key": "a", "value": 2}], None)]
 
 
-def test_one_bad_row_is_the_error_of_that_row_alone() -> None:
+def test_an_exception_for_one_row_is_the_error_of_that_row_only() -> None:
     def broken(row: dict[str, Any]) -> Any:
         return {1: 10, 2: "dez"}[row["v"]]
 
@@ -82,7 +82,7 @@ def test_fields_that_were_not_declared_are_an_error() -> None:
 
 
 @pytest.mark.parametrize("style", ["pandas", "arrow"])
-def test_a_function_of_chunks_is_called_once_and_results_go_back_to_their_rows(style: Any) -> None:
+def test_a_vectorised_function_is_called_once_and_its_results_are_assigned_to_their_rows(style: Any) -> None:
     calls = []
 
     def double(column: Any) -> Any:
@@ -99,7 +99,7 @@ def test_a_function_of_chunks_is_called_once_and_results_go_back_to_their_rows(s
     assert calls == [2]
 
 
-def test_a_function_of_chunks_that_fails_is_tried_row_by_row() -> None:
+def test_a_vectorised_function_that_fails_is_retried_row_by_row() -> None:
     def reciprocal(frame: Any) -> Any:
         if (frame["v"] == 0).any():
             raise ZeroDivisionError("zero")
@@ -109,7 +109,7 @@ def test_a_function_of_chunks_that_fails_is_tried_row_by_row() -> None:
     assert made == [(0.5, None), (None, "ZeroDivisionError: zero"), (None, None)]
 
 
-def test_a_function_of_chunks_may_give_columns() -> None:
+def test_a_vectorised_function_may_return_columns() -> None:
     kind = pa.struct([("b", pa.int64()), ("a", pa.string())])
 
     def columns(frame: Any) -> Any:

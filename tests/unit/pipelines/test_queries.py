@@ -24,7 +24,7 @@ from pessoa.pipelines.remote_sessions import with_session
 PLAN = Sink(Filter(Source("vendas"), "value IS NOT NULL"), "out")
 
 
-def test_a_specification_comes_back_from_its_value_as_it_was() -> None:
+def test_a_query_specification_decodes_to_the_encoded_one() -> None:
     for spec in (
         QuerySpec("a", plan=PLAN, delivery="exactly-once", slots=3, trigger_ms=100),
         QuerySpec("b", start_function="flows.py:copy", topic="out", max_restarts=2, group_id="g"),
@@ -45,12 +45,12 @@ def test_a_specification_comes_back_from_its_value_as_it_was() -> None:
         ({"id": "a", "plan": PLAN, "delivery": "exactly-once", "writer": object()}, "only topics are written exactly"),
     ],
 )
-def test_a_specification_that_cannot_run_is_refused(wrong: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_query_specification_is_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(SpecRefused, match=sentence):
         QuerySpec(**wrong)
 
 
-def test_what_only_this_process_has_cannot_be_remembered() -> None:
+def test_a_query_with_a_function_of_this_process_cannot_be_stored() -> None:
     with pytest.raises(SpecRefused, match='name its function as "module:function"'):
         to_value(QuerySpec("a", start_function=lambda _spark, _kafka: None))  # type: ignore[arg-type, return-value]
 
@@ -80,13 +80,13 @@ def test_a_function_is_found_in_a_file_and_in_a_module(tmp_path: Path) -> None:
         find_function(f"{tmp_path}/missing.py:copy")
 
 
-def test_a_session_is_added_to_the_parameters_of_an_address() -> None:
+def test_a_session_is_added_to_the_parameters_of_a_connect_url() -> None:
     assert with_session("sc://host:15002", "u") == "sc://host:15002/;session_id=u"
     assert with_session("sc://host:15002/", "u") == "sc://host:15002/;session_id=u"
     assert with_session("sc://host/;token=t", "u") == "sc://host/;token=t;session_id=u"
 
 
-def test_only_what_has_no_state_and_is_delivered_at_least_once_does_not_wait_for_its_progress_to_be_written() -> None:
+def test_only_stateless_at_least_once_queries_write_their_progress_asynchronously() -> None:
     assert may_write_progress_aside(QuerySpec("a", plan=PLAN, speed="micro-batch"))
     counted = Sink(Aggregate(Source("vendas"), (Column("count", "count(*)"),)), "out")
     for spec in (
@@ -99,7 +99,7 @@ def test_only_what_has_no_state_and_is_delivered_at_least_once_does_not_wait_for
         assert not may_write_progress_aside(spec), spec
 
 
-def test_the_producers_of_a_query_get_its_own_settings_before_those_of_the_engine() -> None:
+def test_the_producer_settings_of_a_query_override_those_of_the_engine() -> None:
     kafka = KafkaSettings("h:1", {"security.protocol": "SASL_SSL", "acks": "all"})
     spec = QuerySpec("a", start_function="x:y", producer_options={"acks": "1", "linger.ms": "7"})
     found = settings_of_writer(spec, kafka)
@@ -115,7 +115,7 @@ def test_the_producers_of_a_query_get_its_own_settings_before_those_of_the_engin
         to_value(spec)
 
 
-def test_clients_work_in_bulk_in_micro_batches_alone_and_a_users_settings_come_first() -> None:
+def test_clients_use_bulk_settings_in_micro_batches_only_and_user_settings_override_them() -> None:
     kafka = KafkaSettings("h:1", {"max.poll.records": "7"})
     batches = QuerySpec("a", plan=PLAN, speed="micro-batch", producer_options={"batch.size": "9"})
     assert settings_of_reader(batches, KafkaSettings("h:1")).options == {"max.poll.records": "5000"}

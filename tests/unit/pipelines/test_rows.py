@@ -35,7 +35,7 @@ def batch(**columns: Any) -> Any:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def test_rows_fall_apart_by_slot_and_keep_their_order() -> None:
+def test_rows_are_grouped_by_slot_and_keep_their_order() -> None:
     rows = batch(slot=[1, 0, 1], value=[b"a", b"b", b"c"])
     assert [(slot, part.column("value").to_pylist()) for slot, part in by_slot(rows)] == [
         (0, [b"b"]),
@@ -45,7 +45,7 @@ def test_rows_fall_apart_by_slot_and_keep_their_order() -> None:
     assert (slot, whole.num_rows) == (3, 2)
 
 
-def test_a_producer_gets_every_row_with_what_it_has_even_if_its_queue_was_full() -> None:
+def test_a_producer_gets_every_row_completely_even_if_its_queue_was_full() -> None:
     producer = RecordingProducer()
     moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     rows = batch(
@@ -66,7 +66,7 @@ def test_a_producer_gets_every_row_with_what_it_has_even_if_its_queue_was_full()
     ]
 
 
-def test_a_writer_in_python_gets_kafkas_rows() -> None:
+def test_a_python_writer_gets_rows_with_kafkas_columns() -> None:
     moment = datetime.datetime(2026, 1, 1, 0, 0, 0, 5000, tzinfo=datetime.UTC)
     rows = batch(
         key=[b"k"],

@@ -8,7 +8,7 @@ from pessoa.pipelines.query_progress import Progress
 from pessoa.pipelines.slow_steps import saying
 
 
-def test_a_slow_step_says_what_it_is_and_how_far_until_it_is_done() -> None:
+def test_a_slow_step_reports_its_name_and_progress_until_it_is_done() -> None:
     said: list[str] = []
     was_said = threading.Event()
 
@@ -25,7 +25,7 @@ def test_a_slow_step_says_what_it_is_and_how_far_until_it_is_done() -> None:
     assert len(said) == count
 
 
-def test_a_query_that_is_far_behind_says_how_long_it_has_to_read() -> None:
+def test_a_query_that_is_far_behind_reports_its_remaining_time() -> None:
     assert Progress(lag=120_000, rows_per_second=4000).catching_up() == (
         "catches up: 120,000 records to read at 4,000 a second, 30 s to go"
     )

@@ -41,7 +41,7 @@ RIGHTS = st.tuples(st.just("right"), st.sampled_from("ab"), st.none() | st.integ
 
 
 @given(st.lists(LEFTS | RIGHTS, max_size=25), st.booleans(), st.randoms(use_true_random=False))
-def test_result_is_the_join_of_the_last_rows_however_the_ways_overtake_each_other(
+def test_a_foreign_key_join_equals_the_join_of_the_latest_rows_in_any_interleaving(
     changes: list[Any], is_left: bool, chance: Any
 ) -> None:
     subscribe, respond, newest = Step(SUBSCRIBE), Step(RESPOND_LEFT if is_left else RESPOND_INNER), Step(NEWEST)

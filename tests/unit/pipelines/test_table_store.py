@@ -15,7 +15,7 @@ def change(key: bytes, value: bytes | None, offset: int = 0) -> Change:
     return Change(key, value, 1000 + offset, 0, offset)
 
 
-def test_store_returns_the_last_change_of_a_key_and_nothing_after_a_deletion(tmp_path: Path) -> None:
+def test_a_table_store_returns_the_last_change_of_a_key_and_none_after_a_deletion(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     store.apply([change(b"a", b"1"), change(b"b", b"1", 1), change(b"a", b"2", 2)], {0: 3})
     assert store.get(b"a") == Entry(b"a", b"2", 1002, 0, 2)
@@ -36,7 +36,7 @@ def test_range_is_in_byte_order_over_pages_and_excludes_its_end(tmp_path: Path) 
     store.close()
 
 
-def test_store_that_is_opened_again_has_rows_positions_and_facts(tmp_path: Path) -> None:
+def test_a_reopened_table_store_has_its_rows_positions_and_facts(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     store.apply([change(b"a", b"1")], {0: 1, 3: 9})
     store.keep_facts({"topic id": "x"})
@@ -49,7 +49,7 @@ def test_store_that_is_opened_again_has_rows_positions_and_facts(tmp_path: Path)
     again.close()
 
 
-def test_changes_that_fail_leave_rows_and_positions_as_they_were(tmp_path: Path) -> None:
+def test_a_failed_transaction_leaves_rows_and_positions_unchanged(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     store.apply([change(b"a", b"1")], {0: 1})
     with pytest.raises(sqlite3.Error):
@@ -61,7 +61,7 @@ def test_changes_that_fail_leave_rows_and_positions_as_they_were(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 100, b""])
-def test_file_that_is_no_store_is_made_anew(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_table_store_is_replaced(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "table.sqlite").write_bytes(content)
     store = TableStore(tmp_path)
     store.apply([change(b"a", b"1")], {0: 1})
@@ -69,7 +69,7 @@ def test_file_that_is_no_store_is_made_anew(tmp_path: Path, content: bytes) -> N
     store.close()
 
 
-def test_store_whose_file_was_damaged_says_so_and_can_be_made_anew(tmp_path: Path) -> None:
+def test_a_damaged_table_store_raises_an_error_and_can_be_created_again(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     store.apply([change(b"%05d" % number, b"x" * 200) for number in range(5000)], {0: 5000})
     store.close()
@@ -89,7 +89,7 @@ def test_store_whose_file_was_damaged_says_so_and_can_be_made_anew(tmp_path: Pat
     again.close()
 
 
-def test_directory_takes_one_store_at_a_time(tmp_path: Path) -> None:
+def test_a_directory_can_be_opened_by_one_table_store_at_a_time(tmp_path: Path) -> None:
     store = TableStore(tmp_path)
     with pytest.raises(StoreInUse, match="another process keeps a table"):
         TableStore(tmp_path)

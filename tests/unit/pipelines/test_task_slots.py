@@ -29,7 +29,7 @@ def test_all_cores_of_this_machine_have_room_for_dozens_of_queries() -> None:
     assert with_room("local[*]") == f"local[{room}]"
 
 
-def test_a_number_of_slots_that_was_chosen_is_kept() -> None:
+def test_a_configured_number_of_task_slots_is_used() -> None:
     assert with_room("local[3]") == "local[3]"
     assert (slots_of_master("local[3]"), slots_of_master("local"), slots_of_master("spark://host:7077")) == (3, 1, None)
 
@@ -44,17 +44,19 @@ def test_a_number_of_slots_that_was_chosen_is_kept() -> None:
         (None, 1),
     ],
 )
-def test_a_plan_holds_a_slot_for_each_partition_that_it_reads_and_each_of_its_state(plan: Any, wanted: int) -> None:
+def test_a_plan_needs_a_task_slot_for_each_partition_that_it_reads_and_each_of_its_state(
+    plan: Any, wanted: int
+) -> None:
     assert slots_wanted(plan, {"six": 6, "two": 2}, 4) == wanted
 
 
-def test_some_slots_are_left_to_micro_batches() -> None:
+def test_some_task_slots_are_reserved_for_micro_batches() -> None:
     assert TaskSlots(64, 50).free == 10
     assert TaskSlots(4, 0).free == 3
     assert TaskSlots(4, 9).free == 0
 
 
-def test_a_query_that_does_not_fit_is_refused_with_what_to_do() -> None:
+def test_a_query_that_exceeds_the_free_task_slots_is_refused_with_advice() -> None:
     refuse_if_full("vendas", 3, TaskSlots(4, 0))
     with pytest.raises(NoTaskSlots, match=r"vendas needs 4 task slots .* of Spark's 4 there are 3 to be had: stop"):
         refuse_if_full("vendas", 4, TaskSlots(4, 0))
@@ -68,6 +70,6 @@ def test_a_query_that_does_not_fit_is_refused_with_what_to_do() -> None:
         ("LocalTableScan", None),
     ],
 )
-def test_a_cluster_tells_its_slots_by_how_it_deals_a_range(plan: str, slots: int | None) -> None:
+def test_the_task_slots_of_a_spark_cluster_are_read_from_the_plan_of_a_range(plan: str, slots: int | None) -> None:
     session: Any = SimpleNamespace(range=lambda _: SimpleNamespace(_explain_string=lambda: plan))
     assert slots_of_session(session) == slots

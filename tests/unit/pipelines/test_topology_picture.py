@@ -41,6 +41,6 @@ def test_picture_shows_topics_once_and_a_box_for_each_query() -> None:
     ]
 
 
-def test_another_format_is_refused() -> None:
+def test_an_unknown_picture_format_is_refused() -> None:
     with pytest.raises(PlanRefused, match="text or mermaid"):
         App("loja").explain(format="svg")  # type: ignore[arg-type]

@@ -21,13 +21,13 @@ def emptied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return places
 
 
-def test_spark_empties_a_checkpoint_that_is_not_on_this_machine(tmp_path: Path, emptied: list[str]) -> None:
+def test_a_remote_checkpoint_is_emptied_by_spark(tmp_path: Path, emptied: list[str]) -> None:
     session: Any = object()
     Traces(tmp_path, {}, PLACE, lambda: session).remove("copy", has_markers=False)
     assert emptied == [f"{PLACE}/copy"]
 
 
-def test_a_checkpoint_on_this_machine_is_removed_without_spark(tmp_path: Path, emptied: list[str]) -> None:
+def test_a_local_checkpoint_is_removed_without_spark(tmp_path: Path, emptied: list[str]) -> None:
     checkpoint = tmp_path / "shared" / "copy"
     checkpoint.mkdir(parents=True)
     Traces(tmp_path / "home", {}, str(tmp_path / "shared")).remove("copy", has_markers=False)

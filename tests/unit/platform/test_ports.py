@@ -27,7 +27,7 @@ def connection_from(port: int) -> Iterator[socket.socket]:
             yield client
 
 
-def test_a_port_that_a_stopped_server_has_just_left_is_free(free_port: Callable[[], int]) -> None:
+def test_a_port_that_a_server_has_just_closed_is_free(free_port: Callable[[], int]) -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(("127.0.0.1", port)):
         # The server's end closes first, so its side of the connection goes to TIME_WAIT.
@@ -47,14 +47,16 @@ def test_the_other_ports_of_a_service_must_be_free_too(free_port: Callable[[], i
         without_reuse.bind(("127.0.0.1", port))
 
 
-def test_a_port_we_may_not_have_is_said_to_be_so() -> None:
+def test_a_port_without_permission_is_reported_as_such() -> None:
     with pytest.raises(PortTaken, match=r"^Cannot start one: port 9092 cannot be used \(.+\)\.$"):
         # 192.0.2.0/24 is reserved for documentation: no machine has an address in it.
         Reservation.of(one(9092, host="192.0.2.1"))
 
 
 @on_linux
-def test_a_reserved_port_is_left_to_a_server_that_listens_and_to_no_other_socket(free_port: Callable[[], int]) -> None:
+def test_a_reserved_port_can_be_bound_by_a_listening_server_and_by_no_other_socket(
+    free_port: Callable[[], int],
+) -> None:
     port = free_port()
     with Reservation.of(one(port)):
         for _ in range(2):  # a service that is started again finds its port free again
@@ -65,7 +67,7 @@ def test_a_reserved_port_is_left_to_a_server_that_listens_and_to_no_other_socket
             client.bind(("127.0.0.1", port))
 
 
-def test_a_port_that_a_connection_holds_is_waited_for(free_port: Callable[[], int]) -> None:
+def test_a_port_in_use_by_a_connection_is_waited_for(free_port: Callable[[], int]) -> None:
     port = free_port()
     reserved: list[Reservation] = []
     waiting = threading.Thread(target=lambda: reserved.append(Reservation.of(one(port), wait_s=60)))
@@ -78,7 +80,7 @@ def test_a_port_that_a_connection_holds_is_waited_for(free_port: Callable[[], in
     reserved[0].close()
 
 
-def test_a_connection_that_stays_is_said_to_be_in_the_way(free_port: Callable[[], int]) -> None:
+def test_a_connection_that_keeps_a_port_in_use_is_named_in_the_error(free_port: Callable[[], int]) -> None:
     port = free_port()
     with (
         connection_from(port),

@@ -24,7 +24,7 @@ def test_a_new_home_gets_a_cluster_id_and_keeps_it(tmp_path: Path) -> None:
     assert prepare(tmp_path / "new", None, 1) == first
 
 
-def test_a_home_without_data_may_still_get_another_number_of_brokers(tmp_path: Path) -> None:
+def test_the_number_of_brokers_of_a_home_without_data_can_be_changed(tmp_path: Path) -> None:
     prepare(tmp_path, 3, 3)
     assert prepare(tmp_path, 1, 3).brokers == 1
 
@@ -34,20 +34,20 @@ def test_data_that_a_single_broker_left_is_adopted(tmp_path: Path) -> None:
     assert prepare(tmp_path, 1, 3) == Platform("the-cluster", 1)
 
 
-def test_the_number_of_brokers_stays_what_it_was(tmp_path: Path) -> None:
+def test_the_number_of_brokers_of_a_home_with_data_cannot_be_changed(tmp_path: Path) -> None:
     give_data(tmp_path, 1, prepare(tmp_path, 3, 3).cluster_id)
     with pytest.raises(HomeProblem, match=r"has 3 brokers, not 1\. Start it without --brokers"):
         prepare(tmp_path, 1, 3)
 
 
-def test_a_data_directory_of_another_cluster_is_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_data_directory_of_another_cluster_gives_one_error_line(tmp_path: Path) -> None:
     give_data(tmp_path, 1, prepare(tmp_path, 3, 3).cluster_id)
     directory = give_data(tmp_path, 2, "elsewhere")
     with pytest.raises(HomeProblem, match=rf"{directory} belongs to another cluster \(elsewhere, and this one is"):
         prepare(tmp_path, None, 3)
 
 
-def test_a_full_disk_is_refused_with_what_is_left_and_what_is_needed(tmp_path: Path) -> None:
+def test_the_error_for_a_full_disk_names_the_free_and_the_needed_space(tmp_path: Path) -> None:
     with pytest.raises(HomeProblem, match=r"The disk is full: .* MB left, and Pessoa needs 1152921504606846976 MB"):
         prepare(tmp_path, None, 3, least_free_bytes=2**80)
 
@@ -58,7 +58,7 @@ def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
         prepare(tmp_path / "file", None, 3)
 
 
-def test_a_damaged_description_is_named(tmp_path: Path) -> None:
+def test_a_damaged_platform_description_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "platform.properties").write_text("brokers=many\n")
     with pytest.raises(HomeProblem, match=r"platform.properties is damaged"):
         prepare(tmp_path, None, 3)

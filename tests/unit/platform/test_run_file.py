@@ -28,20 +28,20 @@ def service(pid: int) -> RunningService:
     return RunningService("broker-1", "localhost:9092", pid, "ready", "/log", 0.5, 2)
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_a_run_file_is_read_back_as_written(tmp_path: Path) -> None:
     run = Run(7, "ready", 1.5, [service(8)])
     write_run(tmp_path, run)
     assert read_run(tmp_path) == run
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"services": [{"name": "x"}]}'])
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_run_file_counts_as_missing(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     assert read_run(tmp_path) is None
     assert stop_orphans(tmp_path) == []
 
 
-def test_the_platform_runs_as_long_as_the_lock_is_held(tmp_path: Path) -> None:
+def test_the_platform_counts_as_running_while_the_lock_is_held(tmp_path: Path) -> None:
     assert not is_running(tmp_path)
     with RunLock(tmp_path):
         write_run(tmp_path, Run(7, "ready", 1.5))
@@ -73,5 +73,5 @@ def test_orphans_are_stopped_and_named(tmp_path: Path) -> None:
     assert not is_ours(pid)
 
 
-def test_this_process_is_not_one_of_the_platform() -> None:
+def test_the_own_process_is_not_stopped_as_an_orphan() -> None:
     assert not is_ours(os.getpid())

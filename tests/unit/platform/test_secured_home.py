@@ -40,7 +40,7 @@ def passwords(folder: Path) -> set[str]:
     return found
 
 
-def test_only_the_certificate_of_the_authority_is_for_others_to_read(tmp_path: Path) -> None:
+def test_only_the_authority_certificate_is_readable_by_others(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         secured = secure_home(tmp_path, 3, SERVICES, SERVERS, NOW)
@@ -52,7 +52,7 @@ def test_only_the_certificate_of_the_authority_is_for_others_to_read(tmp_path: P
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o600}
 
 
-def test_directories_and_keys_that_others_could_read_are_closed_to_them(tmp_path: Path) -> None:
+def test_the_permissions_of_directories_and_keys_that_others_could_read_are_tightened(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 1, (), SERVERS, NOW).files
     files.folder.chmod(0o755)
     files.key_store(1).chmod(0o644)
@@ -61,7 +61,7 @@ def test_directories_and_keys_that_others_could_read_are_closed_to_them(tmp_path
     assert files.key_store(1).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
+def test_securing_a_home_again_changes_nothing(tmp_path: Path) -> None:
     first = secure_home(tmp_path, 3, SERVICES, SERVERS, NOW)
     before = contents(first.files.folder)
     second = secure_home(tmp_path, 3, SERVICES, SERVERS, NOW + timedelta(days=1))
@@ -70,13 +70,13 @@ def test_a_second_time_changes_nothing(tmp_path: Path) -> None:
     assert not second.fresh
 
 
-def test_every_login_has_a_password_of_its_own_that_cannot_be_guessed(tmp_path: Path) -> None:
+def test_every_login_has_its_own_random_password(tmp_path: Path) -> None:
     found = passwords(secure_home(tmp_path, 3, SERVICES, SERVERS, NOW).files.folder)
     assert len(found) == 3 + 1 + len(SERVICES)
     assert min(map(len, found)) >= 40
 
 
-def test_a_certificate_that_ends_soon_is_replaced_and_the_authority_stays(tmp_path: Path) -> None:
+def test_a_certificate_that_expires_soon_is_replaced_and_the_authority_is_kept(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 2, (), SERVERS, NOW).files
     before = contents(files.folder)
     secure_home(tmp_path, 2, (), SERVERS, NOW + timedelta(days=800))
@@ -84,7 +84,7 @@ def test_a_certificate_that_ends_soon_is_replaced_and_the_authority_stays(tmp_pa
     assert {name for name in after if after[name] != before[name]} == {"broker-1.pem", "broker-2.pem"}
 
 
-def test_a_login_whose_file_was_lost_is_made_anew_and_said_to_be(tmp_path: Path) -> None:
+def test_a_login_whose_file_was_lost_is_created_again_and_reported(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 1, (), SERVERS, NOW).files
     before = files.client("admin").read_text()
     files.client("admin").unlink()
@@ -92,7 +92,7 @@ def test_a_login_whose_file_was_lost_is_made_anew_and_said_to_be(tmp_path: Path)
     assert files.client("admin").read_text() != before
 
 
-def test_other_ports_reach_the_files_of_every_user(tmp_path: Path) -> None:
+def test_changed_ports_are_written_to_the_files_of_every_user(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 1, (), SERVERS, NOW).files
     ana = Login("ana", 'p"a\\ss')
     write_client(files.clients, ana, client_settings(ana, SERVERS, files.authority))
@@ -103,7 +103,7 @@ def test_other_ports_reach_the_files_of_every_user(tmp_path: Path) -> None:
     assert read_login(read_properties(files.client("ana"))) == ana
 
 
-def test_an_authority_without_its_key_is_a_problem_that_says_what_to_do(tmp_path: Path) -> None:
+def test_an_authority_without_its_key_is_an_error_that_explains_what_to_do(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 1, (), SERVERS, NOW).files
     files.authority_key.unlink()
     with pytest.raises(HomeProblem, match="Restore them, or move"):
@@ -116,7 +116,7 @@ def test_a_home_is_secured_once_it_has_an_authority(tmp_path: Path) -> None:
     assert is_secured(tmp_path)
 
 
-def test_no_password_and_no_key_is_on_a_command_line(tmp_path: Path) -> None:
+def test_passwords_and_keys_are_not_on_any_command_line(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 3, SERVICES, SERVERS, NOW).files
     words = "\n".join(word for row in plan(tmp_path, "c", 3, SERVICES, secured=files) for word in row.command)
     assert str(files.broker(2)) in words
@@ -125,7 +125,7 @@ def test_no_password_and_no_key_is_on_a_command_line(tmp_path: Path) -> None:
     assert "PLAINTEXT" not in words
 
 
-def test_every_listener_of_a_secured_plan_speaks_tls_with_a_login(tmp_path: Path) -> None:
+def test_every_listener_of_a_secured_plan_uses_tls_and_sasl(tmp_path: Path) -> None:
     for row in plan(tmp_path, "c", 3, [], secured=secured_files(tmp_path)):
         settings = dict(word.split("=", 1) for word in row.command if "=" in word)
         names = [one.split("://")[0] for one in settings["listeners"].split(",")]
@@ -133,7 +133,7 @@ def test_every_listener_of_a_secured_plan_speaks_tls_with_a_login(tmp_path: Path
         assert [protocols[name] for name in names] == ["SASL_SSL"] * 3
 
 
-def test_services_get_the_settings_of_their_clients_under_their_own_prefixes(tmp_path: Path) -> None:
+def test_services_get_the_client_settings_under_their_own_prefixes(tmp_path: Path) -> None:
     files = secure_home(tmp_path, 1, SERVICES, SERVERS, NOW).files
     for name, key in (
         ("schema-registry", "kafkastore.sasl.jaas.config"),
@@ -145,7 +145,7 @@ def test_services_get_the_settings_of_their_clients_under_their_own_prefixes(tmp
 
 
 @pytest.mark.parametrize("password", ["plain", 'with "quotes"', "back\\slash", "semi;colon", "a=b#c"])
-def test_a_password_survives_the_properties_file(password: str, tmp_path: Path) -> None:
+def test_a_password_survives_being_written_to_a_properties_file(password: str, tmp_path: Path) -> None:
     login = Login("ana", password)
     write_client(tmp_path, login, client_settings(login, SERVERS, tmp_path / "ca.crt"))
     assert read_login(read_properties(tmp_path / "ana" / "client.properties")) == login
@@ -153,22 +153,22 @@ def test_a_password_survives_the_properties_file(password: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-x", ".hidden", "broker-1", "a b", "a\nb", 'a"b', "x" * 129])
-def test_names_that_would_leave_the_directory_or_be_a_node_are_refused(name: str) -> None:
+def test_user_names_that_are_paths_or_node_names_are_refused(name: str) -> None:
     with pytest.raises(BadName):
         check_user_name(name)
 
 
 @pytest.mark.parametrize("name", ["ana", "ana@example.org", "service-1", "a.b_c", "broker-x"])
-def test_ordinary_names_are_taken(name: str) -> None:
+def test_ordinary_user_names_are_accepted(name: str) -> None:
     check_user_name(name)
 
 
-def test_a_login_shows_no_password() -> None:
+def test_repr_of_a_login_shows_no_password() -> None:
     assert "secret" not in repr(Login("ana", "secret"))
     assert "secret" in jaas_of(Login("ana", "secret"))
 
 
-def test_a_new_user_gets_nothing_of_the_administrators_settings_but_the_way_to_the_cluster() -> None:
+def test_a_new_user_gets_only_the_connection_settings_of_the_administrator() -> None:
     way = {
         "bootstrap.servers": "h:1",
         "security.protocol": "SASL_SSL",
@@ -192,7 +192,7 @@ def test_a_new_user_gets_nothing_of_the_administrators_settings_but_the_way_to_t
     assert made == {**way, "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas_of(login)}
 
 
-def test_a_private_file_does_not_follow_a_link_that_was_laid_in_its_way(tmp_path: Path) -> None:
+def test_a_private_file_is_not_written_through_a_symbolic_link(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("untouched")
     (tmp_path / "file.new").symlink_to(target)

@@ -12,11 +12,11 @@ def test_a_seed_gives_the_same_shop_and_another_seed_another() -> None:
     assert stock(1) == stock(1)
 
 
-def test_every_topic_gets_something_and_no_other_does() -> None:
+def test_every_topic_of_the_demo_gets_records_and_no_other_does() -> None:
     assert {event.topic for event in [*stock(1), *islice(trade(1), 200)]} == set(TOPICS)
 
 
-def test_what_is_bought_exists_and_a_payment_is_as_high_as_its_order() -> None:
+def test_the_demo_sells_existing_products_and_payments_equal_their_orders() -> None:
     events = list(islice(trade(1), 2_000))
     customers = {event.value["id"] for event in stock(1) if event.topic == "customers"}
     products = [json.loads(event.payload) for event in stock(1) if event.topic == "products"]
@@ -29,7 +29,7 @@ def test_what_is_bought_exists_and_a_payment_is_as_high_as_its_order() -> None:
         assert payment["amount_cents"] == orders[payment["order_id"]]["amount_cents"]
 
 
-def test_values_are_json_as_people_write_it() -> None:
+def test_demo_values_are_readable_json() -> None:
     names = [json.loads(event.payload)["name"] for event in stock(1)]
     assert any("Álvaro" in name for name in names)
     assert any("Álvaro".encode() in event.payload for event in stock(1))

@@ -101,7 +101,7 @@ def run_until(supervisor: Supervisor, script: Callable[[], object]) -> int:
     return asyncio.run(both())
 
 
-def test_what_follows_a_tier_is_done_when_it_is_ready_and_before_the_next_one_starts(
+def test_the_hook_after_a_tier_runs_when_the_tier_is_ready_and_before_the_next_one_starts(
     stage: Stage, free_port: Callable[[], int]
 ) -> None:
     rows = [replace(stage.service(name, free_port()), tier=name) for name in ("brokers", "services")]
@@ -116,7 +116,7 @@ def test_what_follows_a_tier_is_done_when_it_is_ready_and_before_the_next_one_st
     assert seen == [["brokers starts"]]
 
 
-def test_what_follows_a_tier_and_fails_ends_the_start(stage: Stage, free_port: Callable[[], int]) -> None:
+def test_a_failing_hook_after_a_tier_ends_the_start(stage: Stage, free_port: Callable[[], int]) -> None:
     rows = [replace(stage.service(name, free_port()), tier=name) for name in ("brokers", "services")]
 
     def fail() -> None:
@@ -144,7 +144,7 @@ def test_services_start_in_the_order_of_the_table_and_stop_in_reverse(
     assert stage.told[1:] == ["stopping three, two, one"]
 
 
-def test_the_rows_of_a_tier_do_not_wait_for_each_other_and_the_next_tier_waits_for_all_of_them(
+def test_the_services_of_a_tier_start_concurrently_and_the_next_tier_waits_for_all_of_them(
     stage: Stage, free_port: Callable[[], int]
 ) -> None:
     # Each of the two becomes ready only when the other one listens, as brokers of one quorum.
@@ -186,7 +186,7 @@ def test_a_service_that_hangs_leaves_the_tier_below_most_of_the_time_to_stop(
     assert stage.happened()[-1] == "broker stops"
 
 
-def test_the_table_says_where_each_service_is_and_where_its_log_is(stage: Stage, free_port: Callable[[], int]) -> None:
+def test_the_table_shows_the_address_and_the_log_of_each_service(stage: Stage, free_port: Callable[[], int]) -> None:
     port = free_port()
     supervisor = stage.supervisor(stage.service("alvaro", port))
 
@@ -205,7 +205,7 @@ def test_the_table_says_where_each_service_is_and_where_its_log_is(stage: Stage,
     assert log.read_text() == "hello from alvaro\n"
 
 
-def test_a_taken_port_gives_one_sentence_and_exit_code_1_and_starts_nothing(
+def test_a_port_in_use_gives_one_error_line_and_exit_code_1_and_starts_nothing(
     stage: Stage, free_port: Callable[[], int]
 ) -> None:
     first, taken = free_port(), free_port()
@@ -266,13 +266,13 @@ def test_a_service_that_never_listens_is_a_failure_at_the_deadline(
     assert repr(supervisor.children[0]) == f"<Child silent localhost:{port}: killed by SIGTERM>"
 
 
-def test_a_command_that_does_not_exist_is_one_sentence(stage: Stage, free_port: Callable[[], int]) -> None:
+def test_a_command_that_does_not_exist_gives_one_error_line(stage: Stage, free_port: Callable[[], int]) -> None:
     supervisor = stage.supervisor(Service("ghost", ("/nonexistent/ghost",), free_port()))
     assert asyncio.run(supervisor.run()) == 1
     assert stage.told == ["Cannot start ghost: [Errno 2] No such file or directory: '/nonexistent/ghost'."]
 
 
-def test_a_service_that_ends_by_itself_is_started_again(stage: Stage, free_port: Callable[[], int]) -> None:
+def test_a_service_that_exits_is_restarted(stage: Stage, free_port: Callable[[], int]) -> None:
     port = free_port()
     supervisor = stage.supervisor(stage.service("phoenix", port))
 
@@ -318,7 +318,9 @@ def test_a_second_request_to_stop_kills_at_once(tmp_path: Path, free_port: Calla
     assert stage.told[-1] == "stubborn did not stop when asked and was killed"
 
 
-def test_stopping_while_services_are_still_starting_is_no_failure(stage: Stage, free_port: Callable[[], int]) -> None:
+def test_stopping_while_services_are_starting_is_not_reported_as_a_failure(
+    stage: Stage, free_port: Callable[[], int]
+) -> None:
     supervisor = stage.supervisor(stage.service("silent", free_port(), SILENT))
 
     async def script() -> None:
@@ -355,7 +357,7 @@ sys.exit(Supervisor([Service("one", command, {port})], Path({str(stage.home)!r})
     assert stage.happened() == ["one starts", "one stops"]
 
 
-def test_a_child_gets_the_home_in_its_environment_and_a_session_of_its_own(
+def test_a_child_process_has_the_home_in_its_environment_and_its_own_session(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     code = "import os; print(os.environ['PESSOA_HOME'], os.getsid(0) == os.getpid())"

@@ -16,7 +16,7 @@ def rates(configured: Configured) -> AddressRates:
     return made
 
 
-def test_an_address_may_connect_as_often_as_ten_seconds_allow_and_is_then_held_for_a_second_at_most() -> None:
+def test_an_address_over_its_connection_rate_is_held_for_at_most_a_second() -> None:
     table = rates({(("ip", "10.0.0.1"),): {RATE: 2.0}})
     assert [table.hold_ms("10.0.0.1", 0) for _ in range(20)] == [0] * 20
     # 21 in ten seconds are a tenth of a connection per second too many, of two: half a second.
@@ -26,7 +26,7 @@ def test_an_address_may_connect_as_often_as_ten_seconds_allow_and_is_then_held_f
     assert table.hold_ms("10.0.0.1", 0) == 1_000
 
 
-def test_connections_that_were_held_do_not_keep_their_address_out() -> None:
+def test_held_connections_do_not_count_against_their_address() -> None:
     table = rates({(("ip", None),): {RATE: 2.0}})
     for _ in range(20):
         table.hold_ms("10.0.0.1", 0)
@@ -35,13 +35,13 @@ def test_connections_that_were_held_do_not_keep_their_address_out() -> None:
     assert served == pytest.approx(120, abs=22)
 
 
-def test_the_limit_of_an_address_goes_before_the_default_and_spellings_of_an_address_are_one() -> None:
+def test_the_rate_of_an_address_overrides_the_default_and_spellings_of_an_address_are_one() -> None:
     table = rates({(("ip", None),): {RATE: 1.0}, (("ip", "0:0:0:0:0:0:0:1"),): {RATE: 100.0}})
     assert [table.hold_ms("::1", 0) for _ in range(100)] == [0] * 100
     assert [table.hold_ms("10.0.0.1", 0) > 0 for _ in range(11)] == [False] * 10 + [True]
 
 
-def test_addresses_are_bounded_and_forgotten_with_the_last_limit() -> None:
+def test_tracked_addresses_are_bounded_and_removed_with_the_last_limit() -> None:
     table = rates({(("ip", None),): {RATE: 1.0}})
     for number in range(MAX_ADDRESSES + 100):
         table.hold_ms(f"10.0.{number // 256}.{number % 256}", 0)

@@ -95,7 +95,7 @@ def test_a_client_below_its_limit_is_never_throttled_and_one_that_was_may_burst_
     assert meters.charge_produce(1_500_000, now_ms + 20_000) == 0, "ten seconds' worth at once"
 
 
-def test_what_a_fetch_gives_back_is_not_owed() -> None:
+def test_bytes_that_a_fetch_returns_to_the_quota_are_not_charged() -> None:
     meters = client("consumer_byte_rate")
     assert meters.charge_fetch(10_000_000, 0) == 0
     for now_ms in range(1, 100):

@@ -57,7 +57,7 @@ def test_a_client_id_that_rotates_does_not_evade_the_limit_of_its_user_and_takes
     assert table.of(ALICE, "fresh", 50).charge_produce(1, 50) > 0
 
 
-def test_users_that_have_been_silent_for_all_windows_are_forgotten() -> None:
+def test_users_without_requests_during_all_quota_windows_are_removed() -> None:
     table = quotas({(("user", None),): {PRODUCE: 1_000.0}})
     for number in range(3_000):
         table.of(f"User:{number}", "c", number * 100).charge_produce(1, number * 100)
@@ -69,7 +69,7 @@ def test_users_that_have_been_silent_for_all_windows_are_forgotten() -> None:
         assert (table.of(ALICE, "c", number).charge_produce(10, number) > 0) == (number >= 1_000)
 
 
-def test_a_limit_that_changes_holds_from_the_next_request_and_what_was_measured_stays() -> None:
+def test_a_changed_quota_applies_from_the_next_request_and_the_measured_rate_is_kept() -> None:
     table = quotas({(("user", "alice"),): {PRODUCE: 1_000.0}})
     assert table.of(ALICE, "c", 0).charge_produce(8_000, 0) == 0
     table.follow({(("user", "alice"),): {PRODUCE: 400.0}})
@@ -81,7 +81,7 @@ def test_a_limit_that_changes_holds_from_the_next_request_and_what_was_measured_
     assert not list(table.readings(0))
 
 
-def test_a_fetch_that_gets_nothing_is_taken_back_and_none_is_larger_than_the_full_windows_allow() -> None:
+def test_a_throttled_fetch_is_refunded_and_fetches_are_limited_to_what_all_windows_allow() -> None:
     client = quotas({(("client-id", None),): {FETCH: 1_000.0}}).of(ALICE, "c", 0)
     assert client.fetch_limit_bytes(1 << 20) == 10_000
     assert client.fetch_limit_bytes(5) == 5
@@ -92,14 +92,14 @@ def test_a_fetch_that_gets_nothing_is_taken_back_and_none_is_larger_than_the_ful
     assert client.charge_fetch(0, 500) == 0
 
 
-def test_request_time_is_a_share_of_one_event_loop_and_delays_by_a_second_at_most() -> None:
+def test_request_time_is_a_percentage_of_one_event_loop_and_throttles_for_at_most_a_second() -> None:
     client = quotas({(("user", "alice"),): {REQUEST: 50.0}}).of(ALICE, None, 0)
     assert client.charge_request(5_000_000_000, 0) == 0
     assert client.charge_request(10_000_000, 0) == pytest.approx(20, abs=1)
     assert client.charge_request(5_000_000_000, 0) == 1_000
 
 
-def test_long_client_ids_are_told_apart_and_kept_short() -> None:
+def test_long_client_ids_are_distinguished_by_hash_and_stored_short() -> None:
     first, second = "c" * 30_000 + "1", "c" * 30_000 + "2"
     assert shortened(first) != shortened(second)
     assert len(shortened(first)) == 256
@@ -107,7 +107,7 @@ def test_long_client_ids_are_told_apart_and_kept_short() -> None:
     assert shortened(None) == ""
 
 
-def test_what_is_read_for_metrics_has_the_entity_the_rate_and_how_long_it_was_throttled() -> None:
+def test_quota_metrics_have_the_entity_the_rate_and_the_throttle_time() -> None:
     table = quotas({(("user", "alice"),): {PRODUCE: 1_000.0}})
     client = table.of(ALICE, "c", 0)
     throttle_ms = client.charge_produce(20_000, 0)

@@ -77,7 +77,7 @@ def test_the_view_reads_every_field_of_the_header() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_any_buffer_will_do_and_is_not_copied(kind: type) -> None:
+def test_a_record_batch_is_a_view_of_any_buffer_without_a_copy(kind: type) -> None:
     data = kind(TWO_RECORDS_BYTES)
     batch = RecordBatch(data)
     assert batch.view.obj is (data.obj if isinstance(data, memoryview) else data)
@@ -85,14 +85,14 @@ def test_any_buffer_will_do_and_is_not_copied(kind: type) -> None:
 
 
 @pytest.mark.parametrize("size", range(len(TWO_RECORDS_BYTES)))
-def test_a_batch_cut_anywhere_is_corrupt(size: int) -> None:
+def test_a_batch_truncated_anywhere_is_corrupt(size: int) -> None:
     with pytest.raises(InvalidBatch) as refusal:
         RecordBatch(TWO_RECORDS_BYTES[:size])
     assert refusal.value.error is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("tail", [b"\0", b"tail", TWO_RECORDS_BYTES])
-def test_bytes_after_the_batch_are_left_alone(tail: bytes) -> None:
+def test_bytes_after_a_batch_are_not_part_of_it(tail: bytes) -> None:
     batch = RecordBatch(TWO_RECORDS_BYTES + tail)
     assert batch.size == len(TWO_RECORDS_BYTES)
     assert batch.is_valid()
@@ -119,7 +119,7 @@ def test_base_offset_and_leader_epoch_are_outside_the_crc(position: int) -> None
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_the_older_formats_are_named_as_such(magic: int) -> None:
+def test_batches_of_older_message_formats_are_named_as_such(magic: int) -> None:
     data = bytearray(TWO_RECORDS_BYTES)
     data[16] = magic
     with pytest.raises(InvalidBatch, match=f"format {magic}") as refusal:
@@ -156,7 +156,7 @@ def test_the_codec_is_in_the_lowest_three_bits(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("bits", [5, 6, 7])
-def test_a_codec_that_does_not_exist_is_refused_when_asked_for(bits: int) -> None:
+def test_reading_an_unknown_codec_of_a_batch_raises_invalid_batch(bits: int) -> None:
     data = bytearray(TWO_RECORDS_BYTES)
     data[22] = bits
     batch = RecordBatch(data)
@@ -166,7 +166,7 @@ def test_a_codec_that_does_not_exist_is_refused_when_asked_for(bits: int) -> Non
     assert refusal.value.error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_the_delete_horizon_stands_where_the_base_timestamp_was() -> None:
+def test_the_delete_horizon_is_in_the_field_of_the_base_timestamp() -> None:
     batch = RecordBatch(build_batch(TWO_RECORDS, delete_horizon_ms=1_800_000_000_000))
     assert batch.has_delete_horizon
     assert batch.delete_horizon_ms == batch.base_timestamp == 1_800_000_000_000
@@ -177,11 +177,11 @@ def test_the_delete_horizon_stands_where_the_base_timestamp_was() -> None:
     ("sequence", "increment", "expected"),
     [(0, 0, 0), (0, 1, 1), (2**31 - 1, 1, 0), (2**31 - 3, 5, 2), (5, 2**31 - 1, 4)],
 )
-def test_sequence_numbers_go_round_after_the_last_int32(sequence: int, increment: int, expected: int) -> None:
+def test_sequence_numbers_wrap_around_after_the_last_int32(sequence: int, increment: int, expected: int) -> None:
     assert increment_sequence(sequence, increment) == expected
 
 
-def test_the_last_sequence_goes_round_and_is_none_without_a_first() -> None:
+def test_the_last_sequence_wraps_around_and_is_minus_one_without_a_base_sequence() -> None:
     wrapped = build_batch(TWO_RECORDS, producer_id=1, producer_epoch=0, base_sequence=2**31 - 1)
     assert RecordBatch(wrapped).last_sequence == 0
     assert RecordBatch(build_batch(TWO_RECORDS)).last_sequence == -1
@@ -221,7 +221,7 @@ class TestWalk:
         assert list(whole_batches(b"")) == []
 
     @pytest.mark.parametrize("cut", range(1, len(SECOND)))
-    def test_a_cut_second_batch_ends_the_walk_where_it_begins(self, cut: int) -> None:
+    def test_an_incomplete_second_batch_ends_the_walk_at_its_start(self, cut: int) -> None:
         data = self.FIRST + self.SECOND[:cut]
         walk = batches(data)
         assert [bytes(batch.view) for batch in walk] == [self.FIRST]
@@ -231,7 +231,7 @@ class TestWalk:
             list(whole_batches(data))
         assert refusal.value.error is ErrorCode.CORRUPT_MESSAGE
 
-    def test_damage_is_not_taken_for_a_cut(self) -> None:
+    def test_a_damaged_header_of_an_incomplete_batch_raises_invalid_batch(self) -> None:
         damaged = bytearray(self.SECOND)
         damaged[16] = 9
         walk = batches(self.FIRST + bytes(damaged[:20]))
@@ -240,13 +240,13 @@ class TestWalk:
         assert walk.end == len(self.FIRST)
 
     @pytest.mark.parametrize("length", [-(1 << 31), -12, -1, 0, HEADER_SIZE - 13])
-    def test_a_length_that_would_stop_or_turn_back_is_corrupt(self, length: int) -> None:
+    def test_a_batch_length_below_the_header_size_is_corrupt(self, length: int) -> None:
         data = self.FIRST[:8] + length.to_bytes(4, "big", signed=True) + self.FIRST[12:]
         with pytest.raises(InvalidBatch) as refusal:
             list(batches(self.SECOND + data))
         assert refusal.value.error is ErrorCode.CORRUPT_MESSAGE
 
-    def test_a_walk_can_be_walked_again(self) -> None:
+    def test_a_batch_walk_can_be_iterated_again(self) -> None:
         walk = batches(self.FIRST + self.SECOND)
         assert len(list(walk)) == len(list(walk)) == 2
         assert repr(walk) == f"BatchWalk({len(walk.data)} of {len(walk.data)} bytes)"

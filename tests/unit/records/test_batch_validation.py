@@ -59,12 +59,12 @@ def test_idempotent_and_transactional_batches_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("size", range(len(PRODUCED)))
-def test_a_batch_cut_anywhere_is_no_batch(size: int) -> None:
+def test_a_produced_batch_truncated_anywhere_is_refused(size: int) -> None:
     assert refusal_of(PRODUCED[:size]).error is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("size", range(1, len(PRODUCED)))
-def test_a_piece_of_a_second_batch_is_cut_off(size: int) -> None:
+def test_an_incomplete_second_batch_is_dropped(size: int) -> None:
     batch = check(PRODUCED + PRODUCED[:size])
     assert bytes(batch.view) == PRODUCED
 
@@ -126,7 +126,7 @@ def test_a_batch_larger_than_the_topic_accepts_is_too_large() -> None:
     check(PRODUCED, AppendRules(max_message_bytes=len(PRODUCED)))
 
 
-def test_the_default_size_is_kafkas() -> None:
+def test_the_default_max_message_bytes_is_kafkas() -> None:
     assert AppendRules().max_message_bytes == 1_048_588
 
 
@@ -162,16 +162,16 @@ def test_a_transactional_batch_needs_a_producer_id() -> None:
 
 
 @pytest.mark.parametrize("timestamp_type", list(TimestampType))
-def test_a_producer_may_not_claim_log_append_time(timestamp_type: TimestampType) -> None:
+def test_a_produced_batch_with_log_append_time_is_refused(timestamp_type: TimestampType) -> None:
     refusal = refusal_of(build_batch(RECORDS, log_append_time=NOW_MS), AppendRules(timestamp_type=timestamp_type))
     assert refusal.error is ErrorCode.INVALID_TIMESTAMP
 
 
-def test_bits_that_kafka_does_not_use_are_let_through() -> None:
+def test_unused_attribute_bits_are_accepted() -> None:
     assert check(changed(21, b"\x7f\x80")).attributes == 0x7F80
 
 
-def test_the_first_rule_that_is_broken_decides() -> None:
+def test_the_first_violated_rule_determines_the_error() -> None:
     too_large = AppendRules(max_message_bytes=10)
     broken_crc = bytearray(PRODUCED)
     broken_crc[17] ^= 1
@@ -202,26 +202,24 @@ class TestTimestamps:
         "claim", [NOW_MS + HOUR_MS + 1, 2**63 - 1, NOW_MS - HOUR_MS - 1, NOW_MS - 1, 0, -1, -(2**63)]
     )
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_a_header_that_is_not_trusted_gets_the_largest_timestamp_of_the_records(
-        self, claim: int, codec: Codec
-    ) -> None:
+    def test_a_header_that_is_not_trusted_gets_the_max_timestamp_of_the_records(self, claim: int, codec: Codec) -> None:
         true = build_batch(RECORDS, codec=codec)
         batch = check(claiming(claim, bytes(true)))
         assert bytes(batch.view) == true
         assert (batch.max_timestamp, batch.is_valid()) == (NOW_MS, True)
 
     @pytest.mark.parametrize("claim", [0, -1, NOW_MS])
-    def test_records_without_timestamps_have_none_in_their_header(self, claim: int) -> None:
+    def test_a_batch_of_records_without_timestamps_gets_max_timestamp_minus_one(self, claim: int) -> None:
         true = build_batch([Record(0, -1, b"k", b"v"), Record(1, -1, b"k", b"v")])
         for rules in (RULES, AppendRules(is_compacted=True), AppendRules(timestamp_before_max_ms=HOUR_MS)):
             batch = check(claiming(claim, bytes(true)), rules)
             assert (bytes(batch.view), batch.max_timestamp) == (bytes(true), -1)
 
-    def test_records_from_before_1970_have_no_largest_timestamp(self) -> None:
+    def test_a_batch_of_records_before_1970_gets_max_timestamp_minus_one(self) -> None:
         assert check(build_batch([Record(0, -5, None, b"")])).max_timestamp == -1
 
     @pytest.mark.parametrize("retention_ms", [-1, 10 * HOUR_MS, 2 * HOUR_MS, HOUR_MS, 1000, 1, 0])
-    def test_a_batch_is_opened_if_its_header_is_further_from_now_than_an_hour_or_half_the_retention(
+    def test_records_are_read_if_the_max_timestamp_is_further_from_now_than_an_hour_or_half_the_retention(
         self, retention_ms: int
     ) -> None:
         rules = AppendRules(retention_ms=retention_ms)
@@ -263,12 +261,12 @@ class TestTimestamps:
     def test_a_record_without_a_timestamp_is_not_from_the_past(self) -> None:
         check(build_batch([Record(0, -1, None, b"")]), AppendRules(timestamp_before_max_ms=4))
 
-    def test_a_topic_of_log_append_time_does_not_look_at_them(self) -> None:
+    def test_timestamps_are_not_checked_on_topics_with_log_append_time(self) -> None:
         rules = AppendRules(timestamp_type=TimestampType.LOG_APPEND_TIME, timestamp_before_max_ms=0)
         assert not rules.opens_records
         check(build_batch([Record(0, 0, None, b""), Record(1, NOW_MS * 2, None, b"")]), rules)
 
-    def test_no_bound_means_none(self) -> None:
+    def test_timestamps_are_not_checked_without_a_bound(self) -> None:
         rules = AppendRules(timestamp_after_max_ms=UNBOUNDED_MS)
         assert not rules.opens_records
         check(build_batch([Record(0, 2**62, None, b"")]), rules)
@@ -276,13 +274,13 @@ class TestTimestamps:
 
 class TestCounts:
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_the_smallest_records_that_there_are_are_not_too_many(self, codec: Codec) -> None:
+    def test_very_many_smallest_records_are_accepted(self, codec: Codec) -> None:
         for count in (1, 2, 100, 20_000):
             smallest = [Record(number, NOW_MS, None, None) for number in range(count)]
             assert check(build_batch(smallest, codec=codec)).records_count == count
 
     @pytest.mark.parametrize("codec", list(Codec))
-    def test_more_records_than_the_bytes_can_hold_are_refused(self, codec: Codec) -> None:
+    def test_a_records_count_that_the_bytes_cannot_hold_is_refused(self, codec: Codec) -> None:
         data = bytes(build_batch(RECORDS, codec=codec))
         most = (len(data) - 61) * 4 if codec else (len(data) - 61) // 7
         for count in (most + 1, 2**31 - 1):
@@ -301,20 +299,20 @@ class TestRecords:
         keyed = [Record(0, NOW_MS, b"", None), Record(1, NOW_MS, b"k", b"v")]
         check(build_batch(keyed, codec=codec), self.COMPACTED)
 
-    def test_a_wrong_timestamp_outranks_a_missing_key(self) -> None:
+    def test_the_error_for_a_wrong_timestamp_precedes_that_for_a_missing_key(self) -> None:
         rules = AppendRules(is_compacted=True, timestamp_before_max_ms=5)
         produced = [Record(0, NOW_MS, None, b""), Record(1, NOW_MS - 6, b"k", b"")]
         refusal = refusal_of(build_batch(produced), rules)
         assert refusal.error is ErrorCode.INVALID_TIMESTAMP
         assert [error.batch_index for error in refusal.record_errors] == [0, 1]
 
-    def test_of_many_wrong_records_the_first_are_named_and_all_are_counted(self) -> None:
+    def test_the_error_for_many_wrong_records_names_the_first_and_counts_all(self) -> None:
         count = RECORD_ERRORS_REPORTED + 50
         refusal = refusal_of(build_batch([Record(i, NOW_MS, None, b"") for i in range(count)]), self.COMPACTED)
         assert len(refusal.record_errors) == RECORD_ERRORS_REPORTED
         assert f"{count} of {count} records" in refusal.message
 
-    def test_offset_deltas_that_do_not_count_up_are_refused_where_records_are_opened(self) -> None:
+    def test_offset_deltas_that_are_not_consecutive_are_refused_if_records_are_read(self) -> None:
         gap = build_batch([Record(0, NOW_MS, b"k", b""), Record(2, NOW_MS, b"k", b"")], last_offset=2)
         data = changed(23, (1).to_bytes(4, "big"), bytes(gap))
         check(data)
@@ -322,25 +320,25 @@ class TestRecords:
         assert refusal.error is ErrorCode.INVALID_RECORD
         assert refusal.record_errors == (RecordError(1, "its offset delta is 2"),)
 
-    def test_a_hollow_batch_is_found_where_records_are_opened(self) -> None:
+    def test_a_batch_with_damaged_records_is_refused_if_records_are_read(self) -> None:
         hollow = build_batch([Record(0, NOW_MS, b"k", b"v")])
         hollow[61] += 2
         data = changed(0, b"", bytes(hollow))
         check(data)
         assert refusal_of(data, self.COMPACTED).error is ErrorCode.INVALID_RECORD
 
-    def test_unpacking_is_bounded_by_the_rules(self) -> None:
+    def test_decompression_is_bounded_by_the_append_rules(self) -> None:
         data = build_batch([Record(0, NOW_MS, b"k", bytes(100_000))], codec=Codec.ZSTD)
         rules = AppendRules(is_compacted=True, decompressed_limit=50_000)
         assert refusal_of(data, rules).error is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_a_batch_can_be_opened_apart_from_its_header(self) -> None:
+    def test_a_batch_can_be_validated_apart_from_its_header(self) -> None:
         check_records(RecordBatch(PRODUCED), RULES, NOW_MS)
         with pytest.raises(InvalidBatch):
             check_records(RecordBatch(PRODUCED), self.COMPACTED, NOW_MS)
 
 
-def test_a_refusal_says_its_error_and_its_sentence() -> None:
+def test_a_refused_batch_has_an_error_code_and_a_message() -> None:
     assert str(refusal_of(PRODUCED + PRODUCED)) == (
         "INVALID_RECORD: a Produce request has exactly one record batch for a partition"
     )

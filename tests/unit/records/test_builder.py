@@ -12,7 +12,7 @@ from pessoa.records.record import Record, records
 RECORDS = [Record(3, 50, b"a", b"1"), Record(5, 70, b"b", b"2"), Record(6, 60, None, None)]
 
 
-def test_the_header_follows_from_the_records() -> None:
+def test_the_header_of_a_built_batch_is_derived_from_its_records() -> None:
     batch = RecordBatch(build_batch(RECORDS))
     assert (batch.base_offset, batch.last_offset_delta, batch.records_count) == (3, 3, 3)
     assert (batch.base_timestamp, batch.max_timestamp) == (50, 70)
@@ -22,7 +22,7 @@ def test_the_header_follows_from_the_records() -> None:
     assert batch.is_valid()
 
 
-def test_flags_and_fields_go_where_they_belong() -> None:
+def test_build_batch_sets_all_flags_and_fields() -> None:
     batch = RecordBatch(
         build_batch(
             RECORDS,
@@ -42,7 +42,7 @@ def test_flags_and_fields_go_where_they_belong() -> None:
     assert batch.is_valid()
 
 
-def test_a_compacted_batch_covers_the_range_it_had() -> None:
+def test_a_compacted_batch_keeps_its_offset_range() -> None:
     batch = RecordBatch(
         build_batch(RECORDS, base_offset=0, last_offset=20, base_sequence=5, producer_id=1, producer_epoch=0)
     )
@@ -50,7 +50,7 @@ def test_a_compacted_batch_covers_the_range_it_had() -> None:
     assert list(records(batch)) == RECORDS
 
 
-def test_an_emptied_batch_is_a_header_without_codec_or_base_timestamp() -> None:
+def test_a_batch_without_records_is_a_header_without_codec_or_base_timestamp() -> None:
     data = build_batch([], base_offset=4, last_offset=8, codec=Codec.ZSTD, max_timestamp=99)
     batch = RecordBatch(data)
     assert len(data) == 61
@@ -75,7 +75,7 @@ def test_a_delete_horizon_keeps_the_timestamps_of_the_records() -> None:
 
 
 @pytest.mark.parametrize("delta", [0, 1, 63, 64, -1, -64, -65, 8191, 8192, 2**31, -(2**31), 2**62, -(2**62)])
-def test_timestamp_deltas_of_every_width_come_back(delta: int) -> None:
+def test_timestamp_deltas_of_every_width_are_encoded_and_decoded(delta: int) -> None:
     base = 0 if abs(delta) > 2**40 else 10**12
     built = [Record(0, base, None, b""), Record(1, base + delta, None, b"")]
     assert list(records(RecordBatch(build_batch(built)))) == built
@@ -94,7 +94,7 @@ def test_timestamp_deltas_of_every_width_come_back(delta: int) -> None:
         ([], {"base_offset": 5, "last_offset": 4}),
     ],
 )
-def test_offsets_that_make_no_batch_are_refused(offsets: list[int], options: dict[str, int]) -> None:
+def test_records_whose_offsets_do_not_form_a_batch_are_refused(offsets: list[int], options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"offset"):
         build_batch([Record(offset, 0, None, None) for offset in offsets], **options)  # type: ignore[arg-type]
 

@@ -23,7 +23,7 @@ NOISE = bytes(range(256)) * 3 + bytes((i * 7919 + i * i) % 251 for i in range(70
 @pytest.mark.parametrize(
     "data", [b"", b"x", TEXT, NOISE, bytes(1 << 20)], ids=["empty", "one", "text", "noise", "zeros"]
 )
-def test_what_is_packed_comes_back(codec: Codec, data: bytes) -> None:
+def test_compressed_data_is_decompressed_to_the_original(codec: Codec, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
     assert decompress(codec, memoryview(compress(codec, memoryview(data)))) == data
 
@@ -31,7 +31,7 @@ def test_what_is_packed_comes_back(codec: Codec, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("codec", "levels"), [(Codec.GZIP, (1, 9)), (Codec.LZ4, (1, 9, 17)), (Codec.ZSTD, (-7, 1, 19))]
 )
-def test_every_level_comes_back(codec: Codec, levels: tuple[int, ...]) -> None:
+def test_data_compressed_at_every_level_is_decompressed_to_the_original(codec: Codec, levels: tuple[int, ...]) -> None:
     for level in levels:
         assert decompress(codec, compress(codec, TEXT, level)) == TEXT
 
@@ -69,17 +69,17 @@ def test_lz4_frames_of_other_writers_are_read(is_linked: bool, has_checksum: boo
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_several_pieces_in_a_row_are_one(codec: Codec) -> None:
+def test_several_concatenated_frames_are_decompressed_as_one(codec: Codec) -> None:
     assert decompress(codec, compress(codec, b"one, ") + compress(codec, TEXT)) == b"one, " + TEXT
 
 
-def test_a_zstd_frame_that_is_to_be_skipped_is_skipped() -> None:
+def test_a_skippable_zstd_frame_is_skipped() -> None:
     skippable = b"\x5a\x2a\x4d\x18" + struct.pack("<I", 5) + b"hello"
     assert decompress(Codec.ZSTD, skippable + compress(Codec.ZSTD, TEXT)) == TEXT
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_data_cut_anywhere_is_broken(codec: Codec) -> None:
+def test_compressed_data_truncated_anywhere_is_refused(codec: Codec) -> None:
     packed = compress(codec, TEXT[:500])
     for size in range(len(packed)):
         # An empty framing is a whole one; every other cut loses something.
@@ -93,27 +93,27 @@ def test_data_cut_anywhere_is_broken(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_other_bytes_after_the_data_are_refused(codec: Codec) -> None:
+def test_other_bytes_after_the_compressed_data_are_refused(codec: Codec) -> None:
     with pytest.raises(InvalidBatch) as refusal:
         decompress(codec, compress(codec, TEXT) + b"something else")
     assert refusal.value.error is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("size", [-(2**31), -1, 0, 17, 2**31 - 1])
-def test_a_snappy_block_with_an_impossible_size_is_broken(size: int) -> None:
+def test_a_snappy_block_with_an_impossible_size_is_refused(size: int) -> None:
     packed = compress(Codec.SNAPPY, b"hello hello hello")
     with pytest.raises(InvalidBatch) as refusal:
         decompress(Codec.SNAPPY, packed[:16] + struct.pack(">i", size) + packed[20:])
     assert refusal.value.error is ErrorCode.INVALID_RECORD
 
 
-def test_a_snappy_block_that_promises_four_gigabytes_is_too_large() -> None:
+def test_a_snappy_block_that_announces_four_gigabytes_is_too_large() -> None:
     with pytest.raises(InvalidBatch) as refusal:
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f")
     assert refusal.value.error is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_zstd_frame_that_promises_more_than_it_can_hold_gets_no_memory_for_it() -> None:
+def test_no_memory_is_allocated_for_the_announced_size_of_a_zstd_frame() -> None:
     # One segment, content size 2^40, and a single stored block of three bytes.
     frame = bytes.fromhex("28b52ffd e0") + struct.pack("<Q", 1 << 40) + (1 | 3 << 3).to_bytes(3, "little") + b"abc"
     with pytest.raises(InvalidBatch) as refusal:
@@ -122,7 +122,7 @@ def test_a_zstd_frame_that_promises_more_than_it_can_hold_gets_no_memory_for_it(
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_exactly_the_limit_is_allowed_and_one_byte_more_is_not(codec: Codec) -> None:
+def test_decompressing_to_exactly_the_limit_is_allowed_and_one_byte_more_is_not(codec: Codec) -> None:
     packed = compress(codec, TEXT)
     assert decompress(codec, packed, limit=len(TEXT)) == TEXT
     with pytest.raises(InvalidBatch) as refusal:
@@ -131,7 +131,7 @@ def test_exactly_the_limit_is_allowed_and_one_byte_more_is_not(codec: Codec) -> 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_nothing_fits_a_limit_of_nothing_but_nothing(codec: Codec) -> None:
+def test_only_empty_data_can_be_decompressed_with_a_limit_of_zero(codec: Codec) -> None:
     assert decompress(codec, compress(codec, b""), limit=0) == b""
     with pytest.raises(InvalidBatch):
         decompress(codec, compress(codec, b"x"), limit=0)
@@ -185,7 +185,7 @@ def one_gibibyte_of_zeros(codec: Codec) -> bytes:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_gibibyte_of_zeros_is_an_error_and_not_memory(codec: Codec) -> None:
+def test_a_gibibyte_of_zeros_is_refused_without_allocating_it(codec: Codec) -> None:
     done = subprocess.run(
         [sys.executable, "-c", BOMB, str(int(codec)), compress(codec, b"warm").hex()],
         input=one_gibibyte_of_zeros(codec),
@@ -200,7 +200,7 @@ def test_a_gibibyte_of_zeros_is_an_error_and_not_memory(codec: Codec) -> None:
     assert int(grown_by_ballast_mib) >= 70
 
 
-def test_the_zstd_bomb_is_a_gibibyte_indeed() -> None:
+def test_the_zstd_bomb_decompresses_to_a_gibibyte() -> None:
     bomb = one_gibibyte_of_zeros(Codec.ZSTD)
     assert len(bomb) < 33_000
     assert decompress(Codec.ZSTD, bomb[: 6 + 4 * 7] + bomb[-4:]) == bytes(1 << 20)

@@ -53,7 +53,7 @@ def test_a_commit_marker_has_apaches_bytes() -> None:
     assert bytes(marker) == COMMIT_BYTES
 
 
-def test_a_commit_marker_is_read() -> None:
+def test_a_commit_marker_is_decoded() -> None:
     batch = RecordBatch(COMMIT_BYTES)
     assert (batch.is_control, batch.is_transactional, batch.base_sequence) == (True, True, -1)
     assert list(control_records(batch)) == [
@@ -61,7 +61,7 @@ def test_a_commit_marker_is_read() -> None:
     ]
 
 
-def test_an_abort_marker_differs_in_its_type() -> None:
+def test_an_abort_marker_differs_from_a_commit_marker_in_its_type() -> None:
     marker = build_transaction_marker(
         ControlRecordType.ABORT, producer_id=5, producer_epoch=2, coordinator_epoch=9, timestamp=11
     )
@@ -122,7 +122,7 @@ QUORUM_RECORDS: list[tuple[QuorumMessage, ControlRecordType, str]] = [
 @pytest.mark.parametrize(
     ("message", "control_type", "expected"), QUORUM_RECORDS, ids=[case[1].name for case in QUORUM_RECORDS]
 )
-def test_a_quorums_record_has_apaches_bytes_and_is_read(
+def test_a_quorum_control_record_has_apaches_bytes_and_is_decoded(
     message: QuorumMessage, control_type: ControlRecordType, expected: str
 ) -> None:
     data = build_quorum_batch([message], timestamp=0, partition_leader_epoch=0)
@@ -135,7 +135,7 @@ def test_a_quorums_record_has_apaches_bytes_and_is_read(
     assert list(control_records(batch)) == [ControlRecord(0, 0, control_type, message)]
 
 
-def test_several_of_the_quorums_records_share_a_batch() -> None:
+def test_several_quorum_control_records_share_a_batch() -> None:
     messages = [case[0] for case in QUORUM_RECORDS]
     batch = RecordBatch(build_quorum_batch(messages, timestamp=8, base_offset=40, partition_leader_epoch=3))
     read = list(control_records(batch))
@@ -155,14 +155,14 @@ class TestReading:
     COMMIT_KEY = b"\0\0\0\x01"
     HEADER_KEY = b"\0\0\0\x03"
 
-    def test_a_type_of_a_newer_kafka_is_passed_over(self) -> None:
+    def test_an_unknown_control_record_type_is_skipped(self) -> None:
         record = Record(5, 6, b"\0\0\0\x63", b"opaque")
         assert read_control_record(record) == ControlRecord(5, 6, None, None)
 
-    def test_a_key_of_a_newer_version_still_names_its_type(self) -> None:
+    def test_the_type_of_a_control_record_key_of_a_newer_version_is_read(self) -> None:
         assert read_control_type(b"\0\x07\0\x01more") is ControlRecordType.COMMIT
 
-    def test_a_message_of_a_newer_version_is_passed_over(self) -> None:
+    def test_a_control_record_value_of_a_newer_version_is_skipped(self) -> None:
         record = Record(5, 6, self.HEADER_KEY, b"\0\x07 opaque")
         assert read_control_record(record) == ControlRecord(5, 6, ControlRecordType.SNAPSHOT_HEADER, None)
 
@@ -171,7 +171,7 @@ class TestReading:
         assert read_control_record(record).message == EndTxnMarker(coordinator_epoch=9)
 
     @pytest.mark.parametrize("key", [None, b"", b"\0\0\0", b"\xff\xff\0\x01"])
-    def test_a_key_that_is_none_is_refused(self, key: bytes | None) -> None:
+    def test_a_malformed_control_record_key_is_refused(self, key: bytes | None) -> None:
         with pytest.raises(InvalidBatch) as refusal:
             read_control_record(Record(0, 0, key, b"\0\0\0\0\0\x09"))
         assert refusal.value.error is ErrorCode.INVALID_RECORD
@@ -180,13 +180,13 @@ class TestReading:
     @pytest.mark.parametrize(
         "value", [None, b"", b"\0", b"\0\0", b"\0\0\0", b"\xff\xff\0\0\0\x09", b"\0\0" + b"\0" * 30]
     )
-    def test_a_broken_value_is_refused(self, key: bytes, value: bytes | None) -> None:
+    def test_a_malformed_control_record_value_is_refused(self, key: bytes, value: bytes | None) -> None:
         with pytest.raises(InvalidBatch) as refusal:
             read_control_record(Record(0, 0, key, value))
         assert refusal.value.error is ErrorCode.INVALID_RECORD
 
     @pytest.mark.parametrize(("message", "control_type", "expected"), QUORUM_RECORDS)
-    def test_a_value_cut_anywhere_is_refused(
+    def test_a_control_record_value_truncated_anywhere_is_refused(
         self, message: QuorumMessage, control_type: ControlRecordType, expected: str
     ) -> None:
         value = message.encode(0)
@@ -195,6 +195,6 @@ class TestReading:
                 read_control_record(Record(0, 0, b"\0\0\0" + bytes([control_type]), value[:size]))
             assert refusal.value.error is ErrorCode.INVALID_RECORD
 
-    def test_asking_a_batch_of_user_data_is_a_mistake(self) -> None:
+    def test_reading_control_records_of_a_data_batch_is_an_assertion_error(self) -> None:
         with pytest.raises(AssertionError, match="not a control batch"):
             control_records(RecordBatch(build_batch([Record(0, 0, None, b"v")])))

@@ -33,18 +33,18 @@ def batch_of(payload: bytes, count: int = 1, codec: Codec = Codec.NONE) -> Recor
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_records_come_back_with_their_own_offsets(codec: Codec) -> None:
+def test_decoded_records_have_their_own_offsets(codec: Codec) -> None:
     batch = RecordBatch(build_batch(RECORDS, codec=codec))
     assert list(records(batch)) == RECORDS
     assert (batch.base_offset, batch.last_offset, batch.records_count) == (10, 400, 4)
 
 
-def test_records_of_log_append_time_have_the_batchs_time() -> None:
+def test_records_with_log_append_time_have_the_timestamp_of_the_batch() -> None:
     batch = RecordBatch(build_batch(RECORDS, log_append_time=77))
     assert [record.timestamp for record in records(batch)] == [77] * 4
 
 
-def test_spans_point_at_the_parts_of_a_record() -> None:
+def test_record_spans_have_the_positions_of_key_value_and_headers() -> None:
     data, found = spans(RecordBatch(build_batch(RECORDS, codec=Codec.LZ4)))
     first, second, third, fourth = found
     assert data[first.key_start : first.key_end] == b"key"
@@ -57,7 +57,7 @@ def test_spans_point_at_the_parts_of_a_record() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_the_largest_timestamp_is_that_of_any_record(codec: Codec) -> None:
+def test_the_largest_timestamp_of_a_batch_is_the_maximum_of_its_records(codec: Codec) -> None:
     rng = Random(7)
     for _ in range(50):
         times = [rng.choice((-1, -50, 0, 1_000, rng.randrange(1 << 41))) for _ in range(rng.randrange(1, 20))]
@@ -66,7 +66,7 @@ def test_the_largest_timestamp_is_that_of_any_record(codec: Codec) -> None:
         assert largest_timestamp(RecordBatch(build_batch(made, codec=codec))) == max(-1, *times)
 
 
-def test_a_search_for_the_largest_timestamp_finds_every_count_and_length_that_cannot_be() -> None:
+def test_searching_the_largest_timestamp_refuses_every_wrong_count_and_length() -> None:
     payload = encode_records(RECORDS[:3], 10, 1_000)
     assert largest_timestamp(batch_of(payload, 3)) == 1_000_000 - 1_000
     for broken in (*(batch_of(payload, count) for count in (-1, 0, 1, 2, 4, 2**31 - 1)), batch_of(payload + b"\0", 3)):
@@ -86,7 +86,7 @@ def test_a_search_for_the_largest_timestamp_finds_every_count_and_length_that_ca
 
 
 @pytest.mark.parametrize("size", range(len(encode_records(RECORDS[:3], 10, 1_000))))
-def test_records_cut_anywhere_are_refused(size: int) -> None:
+def test_records_truncated_anywhere_are_refused(size: int) -> None:
     payload = encode_records(RECORDS[:3], 10, 1_000)
     with pytest.raises(InvalidBatch) as refusal:
         list(records(batch_of(payload[:size], 3)))
@@ -100,14 +100,14 @@ def test_bytes_after_the_last_record_are_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [-(2**31), -1, 0, 1, 2, 4, 2**31 - 1])
-def test_a_count_that_is_not_the_records_is_refused(count: int) -> None:
+def test_a_records_count_that_differs_from_the_records_is_refused(count: int) -> None:
     payload = encode_records(RECORDS[:3], 10, 1_000)
     with pytest.raises(InvalidBatch) as refusal:
         list(records(batch_of(payload, count)))
     assert refusal.value.error is ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_that_compaction_emptied_has_no_records() -> None:
+def test_a_batch_emptied_by_compaction_has_no_records() -> None:
     batch = RecordBatch(build_batch([], base_offset=5, last_offset=9, max_timestamp=3))
     assert list(records(batch)) == []
 
@@ -154,11 +154,11 @@ def test_a_hostile_record_is_an_invalid_record(payload: str, codec: Codec) -> No
     assert refusal.value.error is ErrorCode.INVALID_RECORD
 
 
-def test_the_good_record_beside_the_hostile_ones_is_good() -> None:
+def test_a_valid_record_beside_hostile_ones_is_decoded() -> None:
     assert list(records(batch_of(bytes.fromhex(GOOD)))) == [Record(0, 0, b"k", b"v")]
 
 
-def test_numbers_in_more_bytes_than_needed_are_read() -> None:
+def test_varints_in_more_bytes_than_needed_are_decoded() -> None:
     payload = bytes.fromhex("9c 80 00" + "00" + "80 80 00" + "80 00" + "82 80 00 6b" + "82 00 76" + "80 00")
     payload = bytes([0x80 | 2 * (len(payload) - 3)]) + payload[1:]
     assert list(records(batch_of(payload))) == [Record(0, 0, b"k", b"v")]
@@ -176,7 +176,7 @@ def test_a_header_name_that_is_not_utf8_is_read_with_replacements() -> None:
     assert next(records(batch_of(payload))).headers == (("\ufffd", None),)
 
 
-def test_headers_count_against_the_limit_as_the_objects_they_become() -> None:
+def test_headers_count_for_the_memory_limit_by_the_size_of_their_objects() -> None:
     many = Record(0, 0, None, None, tuple(("", None) for _ in range(20_000)))
     batch = RecordBatch(build_batch([many], codec=Codec.ZSTD))
     assert len(unpacked_records(batch)) < 100_000
@@ -186,7 +186,7 @@ def test_headers_count_against_the_limit_as_the_objects_they_become() -> None:
     assert list(records(batch)) == [many]
 
 
-def test_records_are_read_one_by_one_so_that_many_small_ones_do_not_fill_the_memory() -> None:
+def test_records_are_decoded_lazily_so_that_many_small_ones_do_not_exhaust_memory() -> None:
     payload = b"\x0c\0\0\0\x01\x01\0" * 20_000
     batch = batch_of(payload, 20_000)
     tracemalloc.start()
@@ -199,7 +199,7 @@ def test_records_are_read_one_by_one_so_that_many_small_ones_do_not_fill_the_mem
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_records_that_unpack_beyond_the_limit_are_refused(codec: Codec) -> None:
+def test_records_that_decompress_beyond_the_limit_are_refused(codec: Codec) -> None:
     batch = RecordBatch(build_batch([Record(0, 0, None, bytes(100_000))], codec=codec))
     with pytest.raises(InvalidBatch) as refusal:
         list(records(batch, limit=50_000))

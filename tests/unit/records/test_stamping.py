@@ -28,7 +28,7 @@ def test_offset_and_leader_epoch_are_written_in_place_and_the_crc_stays_right(co
     assert [record.offset for record in records(RecordBatch(data))] == [2**40, 2**40 + 1]
 
 
-def test_stamping_a_batch_within_a_larger_buffer_leaves_its_neighbours_alone() -> None:
+def test_stamping_a_batch_within_a_larger_buffer_does_not_change_other_bytes() -> None:
     data = bytearray(b"before") + build_batch(PRODUCED) + bytearray(b"after")
     stamp(RecordBatch(data, 6), 5, 1)
     assert data.startswith(b"before")
@@ -50,7 +50,7 @@ def test_log_append_time_becomes_the_timestamp_of_every_record() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [-1, 0, 1_700_000_000_000])
-def test_a_max_timestamp_is_written_with_a_right_crc_and_without_bits_that_have_no_meaning(timestamp: int) -> None:
+def test_a_max_timestamp_is_written_with_a_valid_crc_and_without_unused_attribute_bits(timestamp: int) -> None:
     data = build_batch([Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")])
     expected = build_batch([Record(0, 5, b"k", b"v"), Record(1, 6, b"k", b"v")])
     batch = RecordBatch(data)

@@ -80,7 +80,7 @@ def test_clients_are_shared_by_the_requests_of_one_caller_and_by_no_other() -> N
     run(test)
 
 
-def test_idle_clients_make_room_for_another_caller_and_those_in_use_do_not() -> None:
+def test_idle_clients_are_closed_in_favour_of_another_caller_and_used_ones_are_not() -> None:
     async def test(callers: CallerClients, _: ManualClock) -> None:
         first = callers.take(caller("a"))
         callers.take(caller("b"))
@@ -116,7 +116,7 @@ def test_clients_that_were_idle_for_too_long_are_closed() -> None:
     run(test)
 
 
-def test_clients_of_a_caller_with_a_token_log_in_with_it_and_with_nothing_of_the_proxy() -> None:
+def test_clients_of_a_caller_with_a_token_log_in_with_it_and_not_with_the_proxys_credentials() -> None:
     given = BearerCredentials(SECRET, 5000)
     found = token_identity(from_properties(SETTINGS), HttpCaller("ana", given), given, CallerToken(given))
     for settings in (found.producer, found.consumer, found.admin):
@@ -130,7 +130,7 @@ def test_clients_of_a_caller_with_a_token_log_in_with_it_and_with_nothing_of_the
     assert SECRET not in repr(found) + repr(found.token)
 
 
-def test_a_token_is_replaced_by_one_that_ends_later_and_by_no_other() -> None:
+def test_a_token_is_replaced_only_by_one_that_expires_later() -> None:
     token = CallerToken(BearerCredentials("first", 5000))
     token.renew(BearerCredentials("earlier", 4999))
     assert token("") == ("first", 5.0)
@@ -176,7 +176,7 @@ def test_one_principal_with_many_tokens_leaves_room_for_others() -> None:
     run(test, room=50)
 
 
-def test_clients_end_with_the_token_of_their_caller_and_the_token_with_them() -> None:
+def test_clients_are_closed_when_the_token_of_their_caller_expires() -> None:
     async def test(callers: CallerClients, clock: ManualClock) -> None:
         expiry = asyncio.create_task(callers.expire_forever())
         now_ms = clock.now_ms()
@@ -203,7 +203,7 @@ def test_clients_end_with_the_token_of_their_caller_and_the_token_with_them() ->
     run(test)
 
 
-def test_a_proxy_whose_callers_have_tokens_alone_may_log_in_as_it_likes(tmp_path: Path) -> None:
+def test_a_proxy_whose_callers_all_have_tokens_may_use_any_login(tmp_path: Path) -> None:
     keys = Issuer().write(tmp_path / "jwks.json")
     settings = {key: value for key, value in SETTINGS.items() if key != "pessoa.authentication.kafka"} | {
         "client.sasl.mechanism": "OAUTHBEARER",
@@ -223,5 +223,5 @@ def test_acting_as_callers_needs_their_logins_and_a_cluster_that_takes_them(with
         from_properties({key: value for key, value in SETTINGS.items() if key != without})
 
 
-def test_a_proxy_acts_as_itself_unless_it_is_told_otherwise() -> None:
+def test_a_proxy_acts_as_itself_unless_it_is_configured_otherwise() -> None:
     assert not Config().acts_as_callers

@@ -30,7 +30,7 @@ from pessoa.web.problems import HttpProblem
         ("7", 7),
     ],
 )
-def test_a_whole_number_may_be_text_or_have_a_fraction(text: str, expected: int | None) -> None:
+def test_an_integer_may_be_given_as_text_or_with_a_zero_fraction(text: str, expected: int | None) -> None:
     body = f'{{"records":[{{"value":"1","partition":{text}}}],"value_schema_id":{text}}}'.encode()
     found = decoded(body, decoder(Produce))
     assert (found.records[0].partition, found.value_schema_id) == (expected, expected)
@@ -39,7 +39,7 @@ def test_a_whole_number_may_be_text_or_have_a_fraction(text: str, expected: int 
 
 
 @pytest.mark.parametrize("text", ['"x"', '"7.5"', '"0x7"', "true", "[7]", "{}", '"' + "9" * 5000 + '"', "1e999999999"])
-def test_what_is_no_whole_number_is_refused(text: str) -> None:
+def test_a_value_that_is_no_integer_is_refused(text: str) -> None:
     with pytest.raises(HttpProblem) as refused:
         decoded(f'{{"records":[{{"partition":{text}}}]}}'.encode(), decoder(Produce))
     assert refused.value.status == 400
@@ -49,21 +49,21 @@ def test_what_is_no_whole_number_is_refused(text: str) -> None:
     ("text", "expected"),
     [('"true"', True), ('"True"', True), ('"FALSE"', False), ("1", True), ("0", False), ("true", True)],
 )
-def test_a_boolean_may_be_text_or_a_number(text: str, expected: bool) -> None:
+def test_a_boolean_may_be_given_as_text_or_as_a_number(text: str, expected: bool) -> None:
     body = f'{{"topic_name":"t","partitions_count":"3","validate_only":{text}}}'.encode()
     found = decoded(body, decoder(CreateTopic))
     assert (found.validate_only, found.partitions_count) == (expected, 3)
 
 
 @pytest.mark.parametrize("text", ['"yes"', '"tRUE"', "1.5", "[]"])
-def test_what_is_no_boolean_is_refused(text: str) -> None:
+def test_a_value_that_is_no_boolean_is_refused(text: str) -> None:
     with pytest.raises(HttpProblem) as refused:
         decoded(f'{{"topic_name":"t","validate_only":{text}}}'.encode(), decoder(CreateTopic))
     assert refused.value.status == 400
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1000", "1000"), ("1.50", "1.50"), ("true", "true"), ('"7"', "7")])
-def test_a_string_may_be_a_number_or_a_boolean(text: str, expected: str) -> None:
+def test_a_string_may_be_given_as_a_number_or_a_boolean(text: str, expected: str) -> None:
     body = f'{{"data":[{{"name":"retention.ms","value":{text}}}],"validate_only":"true"}}'.encode()
     found = decoded(body, decoder(AlterConfigs))
     assert (found.data[0].value, found.validate_only) == (expected, True)
@@ -82,14 +82,14 @@ def test_a_string_may_be_a_number_or_a_boolean(text: str, expected: str) -> None
         (Batch, '{"entries":[{"id":1,"partition_id":"0"}]}', "entries.0.id", "1"),
     ],
 )
-def test_every_body_takes_scalars_of_another_kind(kind: Any, body: str, look: str, expected: object) -> None:
+def test_every_request_body_accepts_scalars_of_another_type(kind: Any, body: str, look: str, expected: object) -> None:
     found: Any = decoded(body.encode(), decoder(kind))
     for step in look.split("."):
         found = found[int(step)] if step.isdigit() else getattr(found, step)
     assert found == expected
 
 
-def test_other_mistakes_are_told_as_before() -> None:
+def test_other_validation_errors_are_reported_unchanged() -> None:
     for body, status in (
         (b'{"records":[{"partition":"0","valur":1}]}', 422),
         (b'{"value_schema_id":"1"}', 422),
@@ -101,7 +101,7 @@ def test_other_mistakes_are_told_as_before() -> None:
         assert refused.value.status == status, body
 
 
-def test_a_record_is_not_changed_by_what_stands_beside_it() -> None:
+def test_the_value_of_a_record_is_not_coerced() -> None:
     value = b'{"n":1.50,"big":123456789012345678901234567890,"s":"\\u00e9"}'
     found = decoded(b'{"records":[{"value":' + value + b',"partition":"0"}]}', decoder(Produce))
     assert bytes(found.records[0].value) == value

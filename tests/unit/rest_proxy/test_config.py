@@ -22,7 +22,7 @@ def test_defaults_are_those_of_the_jvm_proxy() -> None:
     assert config.producer == config.consumer == config.admin == {"bootstrap.servers": "localhost:9092"}
 
 
-def test_prefixes_say_which_client_a_key_is_for_and_its_own_key_wins() -> None:
+def test_prefixed_keys_apply_to_one_client_and_override_general_ones() -> None:
     config = from_properties(
         {
             "bootstrap.servers": "PLAINTEXT://a:1,SASL_SSL://b:2",
@@ -54,7 +54,7 @@ def test_login_at_the_registry_is_taken_with_and_without_the_prefix_and_not_call
     assert caplog.text == ""
 
 
-def test_security_as_the_jvm_spells_it() -> None:
+def test_security_settings_have_the_names_of_the_jvm_proxy() -> None:
     config = from_properties(
         {
             "client.security.protocol": "SASL_SSL",
@@ -98,7 +98,7 @@ def test_security_as_the_jvm_spells_it() -> None:
         ("http://:8082", Listener("http", "0.0.0.0", 8082)),
     ],
 )
-def test_listeners(text: str, listener: Listener) -> None:
+def test_the_listeners_setting_is_parsed(text: str, listener: Listener) -> None:
     assert from_properties({"listeners": text, "ssl.keystore.location": "own.pem"}).http.listener == listener
 
 
@@ -114,7 +114,7 @@ def test_listeners(text: str, listener: Listener) -> None:
         ("listeners", "http://a:99999999"),
     ],
 )
-def test_a_wrong_value_is_named_in_the_sentence(key: str, value: str) -> None:
+def test_the_error_for_a_wrong_value_names_the_value(key: str, value: str) -> None:
     with pytest.raises(ConfigProblem, match=value):
         from_properties({key: value})
 

@@ -97,7 +97,7 @@ async def is_created(found: Consumers, name: str) -> bool:
     return True
 
 
-def test_a_delete_is_answered_though_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
+def test_a_delete_is_answered_even_if_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
     async def scenario() -> None:
         async with table(may_close) as found, asyncio.timeout(PATIENCE_S):
             await found.create(Wanted("g", "one"), OWN_LOGIN)
@@ -112,7 +112,7 @@ def test_a_delete_is_answered_though_librdkafka_never_returns_from_close(may_clo
     asyncio.run(scenario())
 
 
-def test_instances_that_do_not_close_count_until_they_have(
+def test_instances_that_are_still_closing_count_for_the_limit(
     may_close: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_instances, "MAX_INSTANCES", 2)
@@ -133,7 +133,7 @@ def test_instances_that_do_not_close_count_until_they_have(
     asyncio.run(scenario())
 
 
-def test_a_proxy_stops_though_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
+def test_a_proxy_stops_even_if_librdkafka_never_returns_from_close(may_close: threading.Event) -> None:
     async def scenario() -> None:
         found = Consumers(Config(), ManualClock())
         for name in ("one", "two"):
@@ -152,7 +152,7 @@ def test_a_proxy_stops_though_librdkafka_never_returns_from_close(may_close: thr
         assert not thread.is_alive()
 
 
-def test_an_idle_instance_that_does_not_close_keeps_no_other_from_expiring(may_close: threading.Event) -> None:
+def test_an_idle_instance_that_does_not_close_does_not_prevent_others_from_expiring(may_close: threading.Event) -> None:
     async def scenario() -> None:
         clock = ManualClock()
         async with table(may_close, clock) as found, asyncio.timeout(PATIENCE_S):
@@ -167,7 +167,7 @@ def test_an_idle_instance_that_does_not_close_keeps_no_other_from_expiring(may_c
     asyncio.run(scenario())
 
 
-def test_an_instance_is_its_owners_alone_and_others_may_have_one_of_the_same_name(
+def test_a_consumer_instance_is_visible_to_its_owner_only_and_others_may_use_the_same_name(
     may_close: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_instances, "MAX_INSTANCES_OF_ONE", 2)

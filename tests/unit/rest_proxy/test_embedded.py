@@ -27,7 +27,7 @@ def raw(text: str) -> msgspec.Raw:
 
 
 @given(values)
-def test_json_goes_in_and_comes_out_the_same(value: Any) -> None:
+def test_embedded_json_is_returned_as_it_was_produced(value: Any) -> None:
     written = to_bytes(Format.JSON, raw(json.dumps(value, indent=2)))
     if value is None:
         assert written is None
@@ -38,19 +38,19 @@ def test_json_goes_in_and_comes_out_the_same(value: Any) -> None:
 
 
 @given(st.binary())
-def test_binary_comes_out_as_base64_and_goes_in_the_same(data: bytes) -> None:
+def test_embedded_binary_is_base64_in_both_directions(data: bytes) -> None:
     assert to_bytes(Format.BINARY, to_json(Format.BINARY, data)) == data
 
 
 @pytest.mark.parametrize("text", ['"a"', '"ab==x"', "1", "[]", '"é"', '"AAA"'])
-def test_what_is_not_base64_is_400(text: str) -> None:
+def test_invalid_base64_is_answered_with_status_400(text: str) -> None:
     with pytest.raises(HttpProblem) as failure:
         to_bytes(Format.BINARY, raw(text))
     assert (failure.value.status, failure.value.code) == (400, 400)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"nul", b'{"a":1}x', b"[" * 100_000])
-def test_a_record_that_is_not_json_is_40801(data: bytes) -> None:
+def test_a_record_that_is_not_json_is_answered_with_error_40801(data: bytes) -> None:
     with pytest.raises(HttpProblem) as failure:
         to_json(Format.JSON, data)
     assert (failure.value.status, failure.value.code) == (408, 40801)

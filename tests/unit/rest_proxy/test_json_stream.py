@@ -29,7 +29,7 @@ def cut(chunks: list[bytes], max_bytes: int = 1 << 20) -> list[bytes]:
 
 
 @given(streams, st.sampled_from(["", " ", "\n", "\r\n\t "]), st.booleans(), st.data())
-def test_values_come_out_as_they_went_in_wherever_the_chunks_end(
+def test_json_values_are_parsed_wherever_the_chunks_of_a_stream_end(
     written: list[dict[str, Any]], between: str, is_ascii: bool, data: st.DataObject
 ) -> None:
     stream = between.join(json.dumps(each, ensure_ascii=is_ascii) for each in written).encode("utf-8", "surrogatepass")
@@ -47,28 +47,28 @@ def test_an_array_of_objects_is_a_stream_of_them(written: list[dict[str, Any]]) 
 
 
 @pytest.mark.parametrize("garbage", [b"x", b"1", b'"text"', b"}", b"]", b"null", b"{}x"])
-def test_what_is_no_object_ends_the_stream(garbage: bytes) -> None:
+def test_a_value_that_is_no_object_ends_the_stream(garbage: bytes) -> None:
     cutter = JsonCutter(100)
     assert list(cutter.feed(b'{"a":1} ')) == [b'{"a":1}']
     with pytest.raises(NotAnObject):
         list(cutter.feed(garbage))
 
 
-def test_whole_values_before_garbage_are_not_lost() -> None:
+def test_complete_values_before_invalid_bytes_are_returned() -> None:
     values = JsonCutter(100).feed(b'{"a":1}{"b":2}garbage')
     assert [next(values), next(values)] == [b'{"a":1}', b'{"b":2}']
     with pytest.raises(NotAnObject):
         next(values)
 
 
-def test_a_value_that_goes_on_too_long_is_refused_before_it_ends() -> None:
+def test_a_value_that_exceeds_the_limit_is_refused_before_its_end() -> None:
     cutter = JsonCutter(10)
     list(cutter.feed(b'{"a":"xxx'))
     with pytest.raises(TooLong):
         list(cutter.feed(b"xxxxxxxxx"))
 
 
-def test_a_stream_that_stops_in_the_middle_is_seen() -> None:
+def test_a_stream_that_ends_within_a_value_is_an_error() -> None:
     cutter = JsonCutter(100)
     list(cutter.feed(b'{} {"a"'))
     assert not cutter.is_between_values

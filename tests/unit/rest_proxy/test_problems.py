@@ -40,7 +40,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_an_error_of_kafka_has_its_status_and_code(name: str) -> None:
+def test_a_kafka_error_is_mapped_to_http_status_and_error_code(name: str) -> None:
     problem = from_wire(ErrorCode[name], "what the broker said")
     assert (problem.status, problem.code) == TABLE[name]
     assert problem.message == "what the broker said"

@@ -14,25 +14,25 @@ from pessoa.schema_registry.election import Identity, choose, decode_identity, m
 A, B, C = (Identity("host", port) for port in (8081, 8082, 8083))
 
 
-def test_the_first_by_address_leads() -> None:
+def test_the_registry_with_the_first_address_is_elected() -> None:
     assert choose({"m1": C, "m2": A, "m3": B}, None) == ("m2", A)
 
 
-def test_the_registry_that_leads_goes_on_leading() -> None:
+def test_a_registry_that_leads_is_elected_again() -> None:
     assert choose({"m1": C, "m2": A, "m3": B}, C) == ("m1", C)
 
 
-def test_a_leader_that_has_gone_is_followed_by_the_first() -> None:
+def test_when_the_leader_has_left_the_registry_with_the_first_address_is_elected() -> None:
     assert choose({"m2": B, "m3": C}, A) == ("m2", B)
 
 
-def test_a_registry_that_is_not_eligible_is_not_chosen() -> None:
+def test_a_registry_that_is_not_eligible_is_not_elected() -> None:
     idle = A._replace(is_eligible=False)
     assert choose({"m1": idle, "m2": B}, None) == ("m2", B)
     assert choose({"m1": idle}, None) is None
 
 
-def test_the_assignment_is_that_of_the_jvm_registry() -> None:
+def test_the_election_assignment_has_the_bytes_of_the_jvm_registry() -> None:
     assert json.loads(make_assignment({"m1": A}, None)) == {
         "version": 1,
         "error": 0,
@@ -43,18 +43,18 @@ def test_the_assignment_is_that_of_the_jvm_registry() -> None:
     }  # fmt: skip
 
 
-def test_two_with_one_address_are_an_error() -> None:
+def test_two_registries_with_one_address_are_an_error() -> None:
     assert json.loads(make_assignment({"m1": A, "m2": A}, None)) == {"version": 1, "error": 1}
 
 
-def test_identities_of_both_spellings_are_read() -> None:
+def test_registry_identities_of_both_versions_are_decoded() -> None:
     tree = json.loads(A.encode())
     assert decode_identity(tree) == A
     tree["leader_eligibility"] = tree.pop("master_eligibility")
     assert decode_identity({**tree, "leader_eligibility": False}) == A._replace(is_eligible=False)
 
 
-def test_a_registry_that_stops_does_not_wait_for_a_broker_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_a_registry_does_not_wait_for_an_unreachable_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answers = threading.Event(), threading.Event()
 
     class Away:

@@ -120,7 +120,7 @@ def test_spellings_of_one_schema_have_one_normal_form(kind: str, one: str, two: 
 
 
 @pytest.mark.parametrize(("kind", "one", "two"), rows(TWO))
-def test_what_means_something_is_kept_in_the_normal_form(kind: str, one: str, two: str) -> None:
+def test_differences_in_meaning_are_kept_in_the_normal_form(kind: str, one: str, two: str) -> None:
     assert parse_schema(kind, one, {}).normalized() != parse_schema(kind, two, {}).normalized()
 
 

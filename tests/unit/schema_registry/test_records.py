@@ -81,7 +81,7 @@ PROTO = SchemaValue(
         (NoopKey(), None, b'{"keytype":"NOOP","magic":0}', None),
     ],
 )
-def test_records_have_these_bytes_and_come_back_from_them(
+def test_registry_records_are_encoded_to_the_expected_bytes_and_decoded_back(
     key: Key, value: Value | None, key_bytes: bytes, value_bytes: bytes | None
 ) -> None:
     assert encode_key(key) == key_bytes
@@ -112,7 +112,7 @@ def test_records_have_these_bytes_and_come_back_from_them(
         ),
     ],
 )
-def test_what_other_registries_wrote_is_understood(key: bytes, value: bytes, record: Record) -> None:
+def test_records_written_by_the_jvm_registry_are_decoded(key: bytes, value: bytes, record: Record) -> None:
     assert decode(key, value) == record
 
 
@@ -129,5 +129,5 @@ def test_what_other_registries_wrote_is_understood(key: bytes, value: bytes, rec
         (b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}', b"[]"),
     ],
 )
-def test_what_means_nothing_is_left_out_and_never_taken_for_a_deletion(key: bytes | None, value: bytes | None) -> None:
+def test_unknown_records_are_skipped_and_never_count_as_a_deletion(key: bytes | None, value: bytes | None) -> None:
     assert decode(key, value) is None

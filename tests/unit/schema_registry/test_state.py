@@ -97,7 +97,7 @@ def act(log: Log, action: tuple[str, str, int, bool]) -> int | None:
 
 @settings(max_examples=300)
 @given(st.lists(actions(), max_size=25))
-def test_the_log_and_its_compaction_give_the_same_registry(steps: list[tuple[str, str, int, bool]]) -> None:
+def test_the_log_and_the_compacted_log_give_the_same_registry_state(steps: list[tuple[str, str, int, bool]]) -> None:
     log = Log()
     for step in steps:
         act(log, step)
@@ -108,7 +108,7 @@ def test_the_log_and_its_compaction_give_the_same_registry(steps: list[tuple[str
 
 @settings(max_examples=300)
 @given(st.lists(actions(), max_size=25), st.integers(0, 25))
-def test_an_id_means_one_schema_for_ever_through_deletions_and_restarts(
+def test_an_id_belongs_to_one_schema_through_deletions_and_restarts(
     steps: list[tuple[str, str, int, bool]], restart: int
 ) -> None:
     log = Log()
@@ -123,7 +123,7 @@ def test_an_id_means_one_schema_for_ever_through_deletions_and_restarts(
             assert meaning.setdefault(place, step[2]) == step[2]
 
 
-def test_the_highest_id_is_remembered_when_nothing_is_left_of_its_schema() -> None:
+def test_the_highest_id_is_kept_when_its_schema_was_deleted() -> None:
     log = Log()
     assert [log.register("a", '"int"'), log.register("b", '"long"')] == [1, 2]
     log.write(lambda state: decide_delete_subject(state, "b", permanent=False))
@@ -135,7 +135,7 @@ def test_the_highest_id_is_remembered_when_nothing_is_left_of_its_schema() -> No
     assert fresh.state.all_contexts() == ["."]
 
 
-def test_versions_of_other_contexts_do_not_share_ids() -> None:
+def test_each_context_has_its_own_schema_ids() -> None:
     log = Log()
     assert log.register(":.c:a", '"int"') == 1
     assert log.register("a", '"long"') == 1
@@ -143,7 +143,7 @@ def test_versions_of_other_contexts_do_not_share_ids() -> None:
 
 
 @pytest.mark.parametrize("mode", ["READONLY", "READONLY_OVERRIDE"])
-def test_a_mode_of_the_context_holds_for_its_subjects(mode: str) -> None:
+def test_the_mode_of_a_context_applies_to_its_subjects(mode: str) -> None:
     from pessoa.schema_registry.scopes import ModeRequest, decide_set_mode
 
     log = Log()

@@ -12,7 +12,7 @@ from pessoa.schema_registry.registry_config import make_config
 from pessoa.schema_registry.schemas_topic import Store
 
 
-def test_a_wait_that_is_cancelled_in_the_moment_of_its_result_is_cancelled() -> None:
+def test_a_wait_that_is_cancelled_at_the_time_of_its_result_raises_cancelled_error() -> None:
     async def scenario() -> bool:
         store = Store(make_config({"kafkastore.bootstrap.servers": "localhost:9092"}), {}, lambda record: None)
         waiting = asyncio.create_task(store.wait_until(0, 60.0))
@@ -27,7 +27,7 @@ def test_a_wait_that_is_cancelled_in_the_moment_of_its_result_is_cancelled() -> 
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_a_wait_for_a_new_leader_that_is_cancelled_in_the_moment_of_the_change_is_cancelled(turns: int) -> None:
+def test_a_wait_for_a_new_leader_that_is_cancelled_at_the_time_of_the_change_raises_cancelled_error(turns: int) -> None:
     async def scenario() -> bool:
         config = make_config({"kafkastore.bootstrap.servers": "localhost:9092"})
         registry = Registry(config, Identity("localhost", 8081), {})
