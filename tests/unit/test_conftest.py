@@ -42,18 +42,14 @@ def no_java(tmp_path: Path) -> dict[str, str]:
     return {"PATH": str(empty), "JAVA_HOME": ""}
 
 
-def test_an_apache_test_is_skipped_with_a_sentence_where_there_is_no_java(
-    tmp_path: Path, no_java: dict[str, str]
-) -> None:
+def test_an_apache_test_is_skipped_with_a_reason_without_java(tmp_path: Path, no_java: dict[str, str]) -> None:
     code, output = run_suite(tmp_path, no_java)
     assert code == 0, output
     assert "needs Java 17 or newer" in output
     assert "1 passed, 1 skipped" in output
 
 
-def test_an_apache_test_fails_where_apache_is_required_and_there_is_no_java(
-    tmp_path: Path, no_java: dict[str, str]
-) -> None:
+def test_an_apache_test_fails_without_java_if_apache_is_required(tmp_path: Path, no_java: dict[str, str]) -> None:
     code, output = run_suite(tmp_path, {**no_java, "PESSOA_REQUIRE_APACHE": "1"})
     assert code == 1, output
     assert "PESSOA_REQUIRE_APACHE=1, but: " in output
@@ -72,7 +68,7 @@ def test_the_fuzz_profile_draws_as_many_fresh_examples_as_the_environment_says(
     assert code == 0, output
 
 
-def test_the_names_of_failed_tests_are_written_where_they_are_asked_for_and_not_for_a_run_within_a_test(
+def test_the_names_of_failed_tests_are_written_to_the_requested_file_except_for_nested_runs(
     tmp_path: Path, no_java: dict[str, str]
 ) -> None:
     named = tmp_path / "failed"

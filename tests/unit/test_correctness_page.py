@@ -22,7 +22,7 @@ def test_every_row_has_a_rule_a_file_and_a_test() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
-def test_what_a_row_names_is_there(row: tuple[str, str, str]) -> None:
+def test_files_and_tests_that_a_row_names_exist(row: tuple[str, str, str]) -> None:
     _, files, tests = row
     for name in NAMED.findall(files):
         where = ROOT / name if name.startswith("tests/") else ROOT / "src/pessoa" / name

@@ -53,7 +53,7 @@ def test_without_a_path_every_part_runs_with_the_arguments(calls: Path, argument
 
 
 @pytest.mark.parametrize("arguments", [("tests/unit",), ("-x", "tests/unit/wire"), ("-k", "a", "README.md::test_it")])
-def test_the_paths_among_the_arguments_are_all_that_runs(calls: Path, arguments: tuple[str, ...]) -> None:
+def test_if_paths_are_given_only_they_are_run(calls: Path, arguments: tuple[str, ...]) -> None:
     assert run(calls, *arguments) == [" ".join(("-n 2", *arguments))]
 
 
@@ -103,7 +103,7 @@ def run_failing(
     return ran.returncode, retried
 
 
-def test_a_run_is_green_if_its_racy_tests_pass_alone_and_their_names_are_kept(calls: Path) -> None:
+def test_a_run_succeeds_if_its_failed_racy_tests_pass_alone_and_their_names_are_written(calls: Path) -> None:
     assert run_failing(calls, RACY) == (0, "".join(f"{name}\n" for name in RACY))
     assert [line for line in calls.read_text().splitlines() if "::" in line] == [
         f"-m pytest -q {name}" for name in RACY
@@ -157,5 +157,7 @@ def test_a_file_that_cannot_be_imported_is_among_the_failed_of_a_run_that_ended(
         pytest.param([], 1, 0, id="no failed test is named"),
     ],
 )
-def test_a_run_stays_red_if_a_second_try_proves_nothing(calls: Path, names: list[str], code: int, alone: int) -> None:
+def test_a_run_fails_if_a_second_run_does_not_prove_that_the_failure_was_a_race(
+    calls: Path, names: list[str], code: int, alone: int
+) -> None:
     assert run_failing(calls, names, code=code, alone=alone) == (code, "")

@@ -194,7 +194,7 @@ def test_the_newest_messages_are_read_from_the_end_unless_a_filter_is_set() -> N
     assert set(plan_ranges(MessageQuery("t", "live"), ends, {})) == {0, 1, 2}
 
 
-def test_bytes_are_shown_in_the_format_that_they_are_recognised_as() -> None:
+def test_the_format_of_bytes_is_detected_or_the_requested_one_is_used() -> None:
     decoder = Decoder(None)
     assert decoder.decode(b'{"a": 1}')[:2] == ("json", {"a": 1})
     assert decoder.decode("olá".encode())[:2] == ("text", "olá")

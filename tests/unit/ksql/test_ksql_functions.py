@@ -217,7 +217,7 @@ NULLS = [
 
 
 @pytest.mark.parametrize("call", NULLS)
-def test_a_function_call_with_null_arguments_returns_null(call: str) -> None:
+def test_a_function_call_without_a_result_returns_null(call: str) -> None:
     assert evaluate(call) is None
 
 

@@ -31,7 +31,7 @@ def test_a_query_id_has_its_kind_its_sink_and_its_command_offset() -> None:
     assert named.query_id == "MINE"
 
 
-def test_the_partition_count_of_a_sink_topic_is_that_of_the_command() -> None:
+def test_the_partition_count_of_a_source_topic_is_that_of_the_command() -> None:
     source = replay(STREAM).source
     assert source is not None
     assert (source.partitions, source.replicas) == (3, 1)

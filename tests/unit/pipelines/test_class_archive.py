@@ -53,7 +53,7 @@ def test_an_interrupted_class_archive_leaves_no_file(monkeypatch: pytest.MonkeyP
     assert not list(stopped.path.parent.iterdir())
 
 
-def test_no_class_archive_is_made_if_the_directory_is_not_writable_and_none_is_used_if_it_is_off(
+def test_no_class_archive_is_made_with_may_make_false_and_none_is_used_if_archives_are_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = archive()

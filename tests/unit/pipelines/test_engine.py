@@ -238,7 +238,7 @@ def test_a_query_that_spark_has_ended_is_started_again_and_the_others_are_left_a
         eventually(lambda: found() == {"a": ("RUNNING", 1, "it went wrong"), "b": ("RUNNING", 0, "")}, about=found)
 
 
-def test_a_query_whose_markers_could_not_be_deleted_keeps_its_checkpoint_and_can_be_deleted_again(
+def test_a_query_whose_deletion_could_not_be_written_keeps_its_checkpoint_and_can_be_deleted_again(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.may_answer.set()

@@ -86,7 +86,7 @@ def test_a_session_is_added_to_the_parameters_of_a_connect_url() -> None:
     assert with_session("sc://host/;token=t", "u") == "sc://host/;token=t;session_id=u"
 
 
-def test_only_stateless_at_least_once_queries_write_their_progress_asynchronously() -> None:
+def test_only_stateless_at_least_once_micro_batch_queries_write_their_progress_asynchronously() -> None:
     assert may_write_progress_aside(QuerySpec("a", plan=PLAN, speed="micro-batch"))
     counted = Sink(Aggregate(Source("vendas"), (Column("count", "count(*)"),)), "out")
     for spec in (

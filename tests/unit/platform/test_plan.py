@@ -77,13 +77,13 @@ def test_an_unknown_service_is_refused_by_name() -> None:
         choose(["kafak-rest"])
 
 
-def test_a_service_that_is_not_installed_is_left_out_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choosing_a_service_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pessoa.platform.process_plan.installed", lambda: ["schema-registry"])
     with pytest.raises(CannotPlan, match="This installation of Pessoa has no connect in it; it has schema-registry"):
         choose(["connect"])
 
 
-def test_brokers_write_the_cheap_logs_to_their_own_directories() -> None:
+def test_brokers_write_all_logs_but_the_access_log_to_their_own_directories() -> None:
     for number, row in enumerate(plan(HOME, "c", 2, []), start=1):
         assert settings_of(row)["pessoa.logs.dir"] == str(HOME / "logs" / f"broker-{number}")
         assert "access" not in settings_of(row)["pessoa.logs"].split(",")

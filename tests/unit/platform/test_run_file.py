@@ -73,5 +73,5 @@ def test_orphans_are_stopped_and_named(tmp_path: Path) -> None:
     assert not is_ours(pid)
 
 
-def test_the_own_process_is_not_stopped_as_an_orphan() -> None:
+def test_the_test_process_does_not_count_as_a_process_of_the_platform() -> None:
     assert not is_ours(os.getpid())

@@ -29,7 +29,7 @@ def test_the_demo_sells_existing_products_and_payments_equal_their_orders() -> N
         assert payment["amount_cents"] == orders[payment["order_id"]]["amount_cents"]
 
 
-def test_demo_values_are_readable_json() -> None:
+def test_demo_values_are_json_with_unescaped_unicode() -> None:
     names = [json.loads(event.payload)["name"] for event in stock(1)]
     assert any("Álvaro" in name for name in names)
     assert any("Álvaro".encode() in event.payload for event in stock(1))

@@ -26,7 +26,7 @@ def test_an_address_over_its_connection_rate_is_held_for_at_most_a_second() -> N
     assert table.hold_ms("10.0.0.1", 0) == 1_000
 
 
-def test_held_connections_do_not_count_against_their_address() -> None:
+def test_held_connections_do_not_lower_the_rate_of_their_address() -> None:
     table = rates({(("ip", None),): {RATE: 2.0}})
     for _ in range(20):
         table.hold_ms("10.0.0.1", 0)

@@ -332,7 +332,7 @@ class TestRecords:
         rules = AppendRules(is_compacted=True, decompressed_limit=50_000)
         assert refusal_of(data, rules).error is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_a_batch_can_be_validated_apart_from_its_header(self) -> None:
+    def test_the_records_of_a_batch_can_be_validated_apart_from_its_header(self) -> None:
         check_records(RecordBatch(PRODUCED), RULES, NOW_MS)
         with pytest.raises(InvalidBatch):
             check_records(RecordBatch(PRODUCED), self.COMPACTED, NOW_MS)

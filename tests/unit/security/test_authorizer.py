@@ -58,11 +58,11 @@ def authorizer(*entries: Acl, super_users: str = "", allows_without_acl: bool = 
     return made
 
 
-def test_without_any_entry_everything_is_denied() -> None:
+def test_without_any_acl_everything_is_denied() -> None:
     assert not authorizer().may(asker(), READ, TOPIC, "t")
 
 
-def test_an_entry_allows_its_operation_on_its_topic_and_nothing_else() -> None:
+def test_an_acl_allows_its_operation_on_its_topic_and_nothing_else() -> None:
     made = authorizer(entry(READ))
     assert made.may(asker(), READ, TOPIC, "t")
     assert not made.may(asker(), WRITE, TOPIC, "t")
@@ -71,19 +71,19 @@ def test_an_entry_allows_its_operation_on_its_topic_and_nothing_else() -> None:
     assert not made.may(asker("User:bob"), READ, TOPIC, "t")
 
 
-def test_deny_wins_over_allow_in_any_order_and_of_any_pattern() -> None:
+def test_deny_overrides_allow_in_any_order_and_with_any_pattern() -> None:
     denied = entry(READ, "te", pattern=PREFIXED, principal="User:*", permission=DENY)
     for entries in ((entry(READ, "test"), denied), (denied, entry(READ, "test"))):
         assert not authorizer(*entries).may(asker(), READ, TOPIC, "test")
 
 
-def test_super_users_may_do_everything_even_what_is_denied_to_them() -> None:
+def test_super_users_are_allowed_everything_even_if_it_is_denied_to_them() -> None:
     made = authorizer(entry(READ, permission=DENY), super_users=" User:admin ; User:alice;; ")
     assert made.may(asker(), READ, TOPIC, "t")
     assert not made.may(asker("User:Alice"), READ, TOPIC, "t")
 
 
-def test_before_the_entries_are_loaded_super_users_alone_are_allowed() -> None:
+def test_before_the_acls_are_loaded_only_super_users_are_allowed() -> None:
     made = Authorizer(frozenset({"User:admin"}), allows_without_acl=True)
     assert made.may(asker("User:admin"), READ, TOPIC, "t")
     assert not made.may(asker(), READ, TOPIC, "t")
@@ -91,7 +91,7 @@ def test_before_the_entries_are_loaded_super_users_alone_are_allowed() -> None:
     assert made.may(asker(), READ, TOPIC, "t")
 
 
-def test_allow_everyone_holds_only_for_resources_that_no_entry_is_about() -> None:
+def test_allow_everyone_applies_only_to_resources_without_acls() -> None:
     made = authorizer(
         entry(READ, "t", principal="User:bob"),
         entry(READ, "pre", pattern=PREFIXED, principal="User:bob"),
@@ -106,7 +106,7 @@ def test_allow_everyone_holds_only_for_resources_that_no_entry_is_about() -> Non
 
 
 @pytest.mark.parametrize("operation", [READ, WRITE, DELETE, ALTER])
-def test_an_allow_implies_describe(operation: int) -> None:
+def test_allowing_read_write_delete_or_alter_implies_describe(operation: int) -> None:
     assert authorizer(entry(operation)).may(asker(), DESCRIBE, TOPIC, "t")
 
 
@@ -131,7 +131,7 @@ def test_a_deny_of_all_denies_each_operation() -> None:
     assert not made.may(asker(), READ, TOPIC, "t")
 
 
-def test_a_prefixed_asterisk_is_no_wildcard() -> None:
+def test_a_prefixed_acl_named_asterisk_is_no_wildcard() -> None:
     made = authorizer(entry(READ, "*", pattern=PREFIXED))
     assert not made.may(asker(), READ, TOPIC, "t")
     assert made.may(asker(), READ, TOPIC, "*t")
@@ -143,18 +143,18 @@ def test_principals_are_compared_exactly(principal: str) -> None:
     assert not made.may(asker(principal), READ, TOPIC, "t")
 
 
-def test_names_in_another_unicode_form_are_other_names() -> None:
+def test_topic_names_in_another_unicode_form_are_different_names() -> None:
     made = authorizer(entry(READ, principal="User:Zo\u00eb"))
     assert made.may(asker("User:Zo\u00eb"), READ, TOPIC, "t")
     assert not made.may(asker("User:Zoe\u0308"), READ, TOPIC, "t")
 
 
-def test_a_user_whose_name_has_colons_is_not_the_part_before_them() -> None:
+def test_a_user_name_with_colons_is_not_the_part_before_the_colon() -> None:
     made = authorizer(entry(READ))
     assert not made.may(asker("User:alice:x"), READ, TOPIC, "t")
 
 
-def test_everybody_is_of_type_user() -> None:
+def test_the_wildcard_principal_is_of_type_user() -> None:
     made = authorizer(entry(READ, principal="User:*"))
     assert made.may(asker("User:anyone"), READ, TOPIC, "t")
 
@@ -168,21 +168,21 @@ def test_everybody_is_of_type_user() -> None:
         ("FE80::1", "fe80:0:0:0:0:0:0:1%eth0"),
     ],
 )
-def test_a_deny_holds_for_every_way_of_writing_its_host(written: str, seen: str) -> None:
+def test_a_deny_applies_to_every_spelling_of_its_host(written: str, seen: str) -> None:
     made = authorizer(entry(READ, principal="User:*"), entry(READ, host=written, permission=DENY))
     assert not made.may(asker(host=seen), READ, TOPIC, "t")
     assert made.may(asker(host="10.0.0.2"), READ, TOPIC, "t")
 
 
-def test_no_network_is_a_host() -> None:
+def test_a_network_in_an_acl_host_matches_no_address() -> None:
     assert not authorizer(entry(READ, host="10.0.0.0/8")).may(asker(), READ, TOPIC, "t")
 
 
-def test_what_is_no_address_stays_as_it_is() -> None:
+def test_a_host_that_is_no_address_is_not_normalised() -> None:
     assert [normalised_host(one) for one in ("*", "localhost", "", "010.0.0.1")] == ["*", "localhost", "", "010.0.0.1"]
 
 
-def test_new_entries_hold_at_once_although_verdicts_are_remembered() -> None:
+def test_new_acls_apply_at_once_although_decisions_are_cached() -> None:
     made = authorizer(entry(READ))
     assert made.may(asker(), READ, TOPIC, "t")
     made.load({})
@@ -191,7 +191,7 @@ def test_new_entries_hold_at_once_although_verdicts_are_remembered() -> None:
     assert made.may(asker(), READ, TOPIC, "t")
 
 
-def test_verdicts_about_endless_names_do_not_fill_the_memory() -> None:
+def test_decisions_about_very_many_names_take_bounded_memory() -> None:
     made = authorizer(entry(READ, "*"))
     for number in range(MAX_VERDICTS + 10):
         assert made.may(asker(), READ, TOPIC, str(number))
@@ -202,9 +202,7 @@ def test_verdicts_about_endless_names_do_not_fill_the_memory() -> None:
     ("principal", "host", "name"),
     [(ALICE, "10.0.0.1", "t" * 256), ("User:" + "a" * 251, "10.0.0.1", "t"), (ALICE, "h" * 256, "t")],
 )
-def test_a_verdict_about_a_name_that_is_too_long_is_right_and_is_not_remembered(
-    principal: str, host: str, name: str
-) -> None:
+def test_a_decision_about_a_name_that_is_too_long_is_right_and_not_cached(principal: str, host: str, name: str) -> None:
     made = authorizer(entry(READ, "*", principal="User:*"))
     assert made.may(asker(principal, host), READ, TOPIC, name)
     assert not made.may(asker(principal, host), WRITE, TOPIC, name)
@@ -213,14 +211,14 @@ def test_a_verdict_about_a_name_that_is_too_long_is_right_and_is_not_remembered(
     assert f" {expected} verdicts" in repr(made)
 
 
-def test_the_verdict_about_the_longest_legal_topic_is_remembered() -> None:
+def test_the_decision_about_the_longest_legal_topic_name_is_cached() -> None:
     made = authorizer(entry(READ, "*"))
     assert made.may(asker(), READ, TOPIC, "t" * 249)
     assert " 1 verdicts" in repr(made)
 
 
 @pytest.mark.parametrize("name", ["\0some", "", "*"])
-def test_no_name_that_a_client_asks_about_stands_for_some_resource(name: str) -> None:
+def test_no_resource_name_of_a_request_is_confused_with_the_check_for_any_resource(name: str) -> None:
     rights = entry(WRITE, "any")
     made = authorizer(rights)
     assert not made.may(asker(), WRITE, TOPIC, name)
@@ -230,7 +228,7 @@ def test_no_name_that_a_client_asks_about_stands_for_some_resource(name: str) ->
     assert not made.may(asker(), WRITE, TOPIC, name)
 
 
-def test_a_question_about_some_topic_is_answered_anew_when_entries_change() -> None:
+def test_the_check_for_any_topic_is_made_again_when_acls_change() -> None:
     made = authorizer()
     assert not made.may_with_some(asker(), WRITE, TOPIC)
     made.load({Uuid(bytes(16)): entry(WRITE, "any")})
@@ -239,7 +237,7 @@ def test_a_question_about_some_topic_is_answered_anew_when_entries_change() -> N
     assert not made.may(asker(), WRITE, TOPIC, "other")
 
 
-def test_operations_are_bits_by_their_numbers() -> None:
+def test_authorized_operations_are_bits_by_their_numbers() -> None:
     made = authorizer(entry(READ), entry(ALTER_CONFIGS))
     assert (
         made.operations(asker(), TOPIC, "t") == 1 << READ | 1 << DESCRIBE | 1 << DESCRIBE_CONFIGS | 1 << ALTER_CONFIGS
@@ -249,7 +247,7 @@ def test_operations_are_bits_by_their_numbers() -> None:
 
 
 @pytest.mark.parametrize("text", ["alice", "User:a;bob", ":a"])
-def test_super_users_must_be_types_and_names(text: str) -> None:
+def test_super_users_must_be_given_as_type_and_name(text: str) -> None:
     with pytest.raises(ValueError, match="a type and a name"):
         parse_super_users(text)
 
@@ -257,7 +255,7 @@ def test_super_users_must_be_types_and_names(text: str) -> None:
 # authorizeByResourceType
 
 
-def test_some_topic_is_enough_for_an_idempotent_producer() -> None:
+def test_write_access_to_any_topic_is_enough_for_an_idempotent_producer() -> None:
     assert authorizer(entry(WRITE, "any")).may_with_some(asker(), WRITE, TOPIC)
     assert not authorizer(entry(READ, "any")).may_with_some(asker(), WRITE, TOPIC)
     assert not authorizer(entry(WRITE, "any", principal="User:bob")).may_with_some(asker(), WRITE, TOPIC)
@@ -265,12 +263,12 @@ def test_some_topic_is_enough_for_an_idempotent_producer() -> None:
     assert authorizer(allows_without_acl=True).may_with_some(asker(), WRITE, TOPIC)
 
 
-def test_a_denied_wildcard_leaves_no_topic() -> None:
+def test_a_denied_wildcard_denies_the_check_for_any_topic() -> None:
     made = authorizer(entry(WRITE, "any"), entry(WRITE, "*", permission=DENY))
     assert not made.may_with_some(asker(), WRITE, TOPIC)
 
 
-def test_an_allowed_topic_under_a_denied_prefix_is_none() -> None:
+def test_an_allowed_topic_under_a_denied_prefix_does_not_pass_the_check_for_any_topic() -> None:
     under = authorizer(entry(WRITE, "any"), entry(WRITE, "an", pattern=PREFIXED, permission=DENY))
     assert not under.may_with_some(asker(), WRITE, TOPIC)
     beside = authorizer(entry(WRITE, "any", pattern=PREFIXED), entry(WRITE, "any", permission=DENY))
@@ -282,7 +280,7 @@ def test_an_allowed_topic_under_a_denied_prefix_is_none() -> None:
 # The log.
 
 
-def test_denied_operations_are_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
+def test_denied_operations_are_logged_in_kafkas_format(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka.authorizer.logger")
     made = authorizer()
     made.may(asker(), READ, TOPIC, "t")
@@ -296,7 +294,7 @@ def test_denied_operations_are_logged_in_kafkas_words(caplog: pytest.LogCaptureF
     assert "resourceRefCount = 3" in second
 
 
-def test_allowed_operations_are_logged_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+def test_allowed_operations_are_logged_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     made = authorizer(entry(WRITE, "x", kind=TRANSACTIONAL_ID), super_users="User:root")
     caplog.set_level(logging.DEBUG, "kafka.authorizer.logger")
     made.may(asker(), WRITE, TRANSACTIONAL_ID, "x")
@@ -309,7 +307,7 @@ def test_allowed_operations_are_logged_for_debugging(caplog: pytest.LogCaptureFi
     assert by_right.endswith("based on rule SuperUser")
 
 
-def test_no_name_begins_a_line_of_the_log_or_moves_the_cursor(caplog: pytest.LogCaptureFixture) -> None:
+def test_names_in_authorizer_log_lines_are_escaped(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafka.authorizer.logger")
     authorizer().may(asker("User:a\nPrincipal = User:b"), READ, TOPIC, "t\x1b[2J\u2028\r")
     (line,) = caplog.messages

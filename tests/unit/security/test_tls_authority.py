@@ -36,14 +36,14 @@ def shake_hands(server_pem: str, authority: Authority, host: str, folder: Path) 
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "::1"])
-def test_a_client_that_trusts_the_authority_accepts_what_it_has_issued_by_each_of_its_names(
+def test_a_client_that_trusts_the_authority_accepts_its_certificates_for_each_of_their_names(
     host: str, tmp_path: Path
 ) -> None:
     authority = Authority.make("test", NOW)
     shake_hands(authority.issue("broker-1", ("localhost", "127.0.0.1", "::1"), NOW), authority, host, tmp_path)
 
 
-def test_a_client_refuses_a_node_by_another_name_and_one_of_another_authority(tmp_path: Path) -> None:
+def test_a_client_refuses_a_certificate_for_another_name_or_of_another_authority(tmp_path: Path) -> None:
     authority, other = Authority.make("test", NOW), Authority.make("test", NOW)
     pem = authority.issue("broker-1", ("localhost",), NOW)
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -52,7 +52,7 @@ def test_a_client_refuses_a_node_by_another_name_and_one_of_another_authority(tm
         shake_hands(pem, other, "localhost", tmp_path)
 
 
-def test_an_authority_is_the_same_after_it_was_read_back() -> None:
+def test_an_authority_is_the_same_after_it_was_written_and_read() -> None:
     authority = Authority.make("test", NOW)
     read = Authority.from_pem(authority.key_pem(), authority.certificate_pem())
     assert is_signed_by(certificate_in(read.issue("broker-1", ("localhost",), NOW)), authority)
@@ -66,14 +66,14 @@ def test_the_key_of_another_authority_is_refused_and_not_shown() -> None:
         assert key not in str(problem.value)
 
 
-def test_a_certificate_is_due_before_it_ends_and_not_at_once() -> None:
+def test_a_certificate_is_due_for_renewal_before_it_expires() -> None:
     pem = Authority.make("test", NOW).issue("broker-1", ("localhost",), NOW)
     assert not is_due(pem, NOW)
     assert is_due(pem, NOW + NODE_LIFETIME - timedelta(days=30))
     assert is_due("nothing", NOW)
 
 
-def test_a_node_is_no_authority() -> None:
+def test_a_node_certificate_cannot_issue_certificates() -> None:
     authority = Authority.make("test", NOW)
     pem = authority.issue("broker-1", ("localhost",), NOW)
     begin = pem.index("-----BEGIN CERTIFICATE-----")

@@ -44,13 +44,13 @@ def shake_hands(server: TlsSettings, client: TlsSettings, host: str = "localhost
     return here
 
 
-def test_tls_1_3_is_spoken_by_default() -> None:
+def test_tls_1_3_is_used_by_default() -> None:
     server = shake_hands(settings_of(BROKER), settings_of(None))
     assert server.version() == "TLSv1.3"
     assert server.getpeercert(binary_form=True) is None
 
 
-def test_enabled_protocols_are_kept() -> None:
+def test_ssl_enabled_protocols_is_obeyed() -> None:
     old = settings_of(None, enabled_protocols="TLSv1.2")
     assert shake_hands(settings_of(BROKER), old).version() == "TLSv1.2"
     with pytest.raises(ssl.SSLError, match="UNSUPPORTED_PROTOCOL"):
@@ -58,12 +58,12 @@ def test_enabled_protocols_are_kept() -> None:
 
 
 @pytest.mark.parametrize("protocols", ["TLSv1", "TLSv1.1,TLSv1.2", "SSLv3"])
-def test_versions_that_are_not_safe_are_refused(protocols: str) -> None:
+def test_insecure_tls_versions_are_refused(protocols: str) -> None:
     with pytest.raises(ConfigProblem, match=r"ssl\.enabled\.protocols"):
         server_context(settings_of(BROKER, enabled_protocols=protocols))
 
 
-def test_cipher_suites_have_javas_names() -> None:
+def test_cipher_suites_are_given_by_javas_names() -> None:
     suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
     server = shake_hands(settings_of(BROKER, cipher_suites=suite), settings_of(None))
     # A list without suites of TLS 1.3 leaves TLS 1.2.
@@ -77,7 +77,7 @@ def test_cipher_suites_have_javas_names() -> None:
 @pytest.mark.parametrize("suites", [
     "TLS_RSA_WITH_NULL_SHA999", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,nonsense", "TLS_AES_128_GCM_SHA256",
 ])  # fmt: skip
-def test_cipher_suites_that_cannot_be_kept_are_refused(suites: str) -> None:
+def test_unsupported_cipher_suites_are_refused(suites: str) -> None:
     with pytest.raises(ConfigProblem, match=r"ssl\.cipher\.suites"):
         server_context(settings_of(BROKER, cipher_suites=suites))
 
@@ -93,12 +93,12 @@ def test_cipher_suites_that_cannot_be_kept_are_refused(suites: str) -> None:
         ("TLS_RSA_WITH_AES_256_CBC_SHA", "AES256-SHA"),
     ],
 )
-def test_every_kind_of_suite_is_mapped(java: str, openssl: str) -> None:
+def test_every_kind_of_cipher_suite_is_mapped(java: str, openssl: str) -> None:
     context = server_context(settings_of(BROKER, cipher_suites=java))
     assert openssl in [one["name"] for one in context.get_ciphers()]
 
 
-def test_client_authentication() -> None:
+def test_ssl_client_auth_is_required_requested_or_none() -> None:
     required, requested = (settings_of(BROKER, client_auth=one) for one in ("required", "REQUESTED"))
     assert shake_hands(required, settings_of(CLIENT)).getpeercert(binary_form=True)
     assert shake_hands(requested, settings_of(CLIENT)).getpeercert(binary_form=True)
@@ -110,7 +110,7 @@ def test_client_authentication() -> None:
             shake_hands(requested, settings_of(stranger))
 
 
-def test_a_client_refuses_a_foreign_expired_or_misplaced_server() -> None:
+def test_a_client_refuses_an_untrusted_expired_or_misnamed_server_certificate() -> None:
     for server in (FOREIGN.vouch("b"), AUTHORITY.vouch("b", days=-1), AUTHORITY.vouch("b", hosts=("elsewhere.test",))):
         with pytest.raises(ssl.SSLCertVerificationError):
             shake_hands(settings_of(server), settings_of(None))
@@ -124,7 +124,7 @@ def test_a_listener_without_a_key_store_is_refused() -> None:
         server_context(settings_of(None))
 
 
-def test_nothing_is_renegotiated_or_compressed() -> None:
+def test_tls_renegotiation_and_compression_are_disabled() -> None:
     context = server_context(settings_of(BROKER))
     assert context.options & ssl.OP_NO_RENEGOTIATION
     assert context.options & ssl.OP_NO_COMPRESSION

@@ -53,7 +53,7 @@ NAMES = [
 ]  # fmt: skip
 
 
-def test_names_are_written_as_java_writes_them(tmp_path: Path) -> None:
+def test_distinguished_names_are_rendered_as_by_java(tmp_path: Path) -> None:
     if shutil.which("javac") is None:
         pytest.skip("there is no Java compiler")
     authority = Authority("authority")
@@ -67,7 +67,7 @@ def test_names_are_written_as_java_writes_them(tmp_path: Path) -> None:
     assert [subject_of(file.read_bytes()) for file in files] == printed.stdout.split("\n")[:-1]
 
 
-def test_the_usual_name_is_written_backwards_without_blanks() -> None:
+def test_the_usual_distinguished_name_is_rendered_in_reverse_order_without_blanks() -> None:
     issued = Authority("authority").vouch(NAMES[0])
     assert subject_of(issued.certificate.public_bytes(Encoding.DER)) == "CN=broker-1,O=Pessoa,C=PT"
 
@@ -88,7 +88,9 @@ KAFKAS_RULES = (
         ("OU=JavaSoft,O=Sun Microsystems,C=US", "OU=JavaSoft,O=Sun Microsystems,C=US"),
     ],
 )
-def test_the_first_rule_that_matches_the_whole_name_decides(distinguished_name: str, principal: str) -> None:
+def test_the_first_principal_mapping_rule_that_matches_the_whole_name_applies(
+    distinguished_name: str, principal: str
+) -> None:
     assert PrincipalMapping(KAFKAS_RULES).name_of(distinguished_name) == principal
 
 
@@ -107,7 +109,9 @@ def test_the_first_rule_that_matches_the_whole_name_decides(distinguished_name: 
         ("RULE:CN=x/y/,RULE:CN=(.*)/$1/L", "CN=A", "a"),
     ],
 )
-def test_rules(rules: str, distinguished_name: str, principal: str | None) -> None:
+def test_principal_mapping_rules_are_applied_as_by_apache_kafka(
+    rules: str, distinguished_name: str, principal: str | None
+) -> None:
     mapping = PrincipalMapping(rules)
     if principal is None:
         with pytest.raises(NoMatchingRule):
@@ -117,6 +121,6 @@ def test_rules(rules: str, distinguished_name: str, principal: str | None) -> No
 
 
 @pytest.mark.parametrize("rules", ["nonsense", "RULE:a", "RULE:a/b", "RULE:(/b/", "RULE:a/b/X", "DEFAULT DEFAULT"])
-def test_a_rule_that_is_none_is_refused(rules: str) -> None:
+def test_an_invalid_principal_mapping_rule_is_refused(rules: str) -> None:
     with pytest.raises(ConfigProblem, match=r"ssl\.principal\.mapping\.rules"):
         PrincipalMapping(rules)

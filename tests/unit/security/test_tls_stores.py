@@ -49,7 +49,9 @@ def test_an_encrypted_pem_key_needs_its_password(authority: Authority, tmp_path:
 
 
 @pytest.mark.parametrize("declared", ["PKCS12", "JKS", "pkcs12"])
-def test_pkcs12_is_read_whatever_its_type_is_called(authority: Authority, tmp_path: Path, declared: str) -> None:
+def test_a_pkcs12_store_is_read_with_any_configured_store_type(
+    authority: Authority, tmp_path: Path, declared: str
+) -> None:
     issued = authority.vouch("broker-1")
     path = issued.write_pkcs12(tmp_path / "store.jks", SECRET, authority)
     store = read_key_store(TlsSettings(keystore_type=declared, keystore_location=str(path), keystore_password=SECRET))
@@ -95,7 +97,7 @@ def test_trust_stores_that_keytool_writes_are_read(authority: Authority, tmp_pat
         assert read_trust_store(TlsSettings(truststore_location=str(path))) == trust
 
 
-def test_jks_that_is_cut_or_altered_is_a_clear_problem(tmp_path: Path) -> None:
+def test_a_truncated_or_altered_jks_store_is_refused_with_a_reason(tmp_path: Path) -> None:
     path = tmp_path / "store.jks"
     keytool("-genkeypair", "-alias", "own", "-keyalg", "EC", "-dname", "CN=a", "-storetype", "JKS",
             "-keystore", str(path), "-storepass", SECRET)  # fmt: skip
@@ -135,7 +137,7 @@ def test_a_key_without_its_certificate_is_refused(authority: Authority) -> None:
         read_key_store(settings)
 
 
-def test_pem_in_a_file_that_is_said_to_be_jks_gets_a_hint(authority: Authority, tmp_path: Path) -> None:
+def test_a_pem_file_configured_as_jks_gets_a_hint(authority: Authority, tmp_path: Path) -> None:
     path = str(authority.vouch("one").write(tmp_path / "one.pem"))
     with pytest.raises(ConfigProblem, match="set the type to PEM"):
         read_key_store(TlsSettings(keystore_location=path, keystore_password=SECRET))
@@ -155,7 +157,7 @@ def test_no_secret_is_in_the_repr_of_settings_and_stores(authority: Authority) -
         assert secret not in shown
 
 
-def test_settings_of_a_listener_win_over_those_of_all() -> None:
+def test_tls_settings_of_a_listener_override_those_for_all_listeners() -> None:
     values = {
         "ssl.keystore.location": "all.jks",
         "ssl.client.auth": "none",

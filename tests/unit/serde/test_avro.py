@@ -47,12 +47,12 @@ def canonical(text: str, *, normalize: bool = False) -> str:
         ),
     ],
 )
-def test_a_schema_is_spelt_as_java_spells_it(text: str, spelt: str) -> None:
+def test_an_avro_schema_is_rendered_as_by_java(text: str, spelt: str) -> None:
     assert canonical(text) == spelt
     assert canonical(spelt) == spelt
 
 
-def test_normalising_sorts_what_the_specification_does_not_know() -> None:
+def test_normalising_an_avro_schema_sorts_properties_that_are_not_in_the_specification() -> None:
     assert canonical('{"type":"int","z":1,"a":2}', normalize=True) == '{"type":"int","a":2,"z":1}'
 
 
@@ -123,7 +123,7 @@ VALUE: dict[str, Any] = {"u": "x", "b": b"\xff", "m": {"k": 1}}
 AS_JSON: JsonObject = {"u": {"string": "x"}, "b": "\xff", "m": {"k": 1}}
 
 
-def test_data_goes_through_binary_and_avro_json() -> None:
+def test_avro_data_survives_binary_and_json_encoding() -> None:
     codec = AvroCodec(parse_avro(RECORD)[0])
     data = codec.encode(VALUE)
     assert data == b"\2\2x\2\xff\2\2k\2\0"
@@ -132,7 +132,7 @@ def test_data_goes_through_binary_and_avro_json() -> None:
     assert codec.from_json(AS_JSON) == data
 
 
-def test_data_that_does_not_fit_is_refused() -> None:
+def test_data_that_does_not_fit_its_avro_schema_is_refused() -> None:
     codec = AvroCodec(parse_avro(RECORD)[0])
     for value in ({}, {**VALUE, "u": 3}, None, "x"):
         with pytest.raises(DataProblem):

@@ -72,7 +72,9 @@ def test_json_and_binary_are_those_of_apache_avro(schema: object, value: JsonVal
         ({"type": "record", "name": "R", "fields": [{"name": "a", "type": ["long", "int"], "default": 1}]}, {}, "0002"),
     ],
 )
-def test_what_is_said_in_another_way_is_taken(schema: object, value: JsonValue, data: str) -> None:
+def test_alternative_json_spellings_that_apache_avro_accepts_are_accepted(
+    schema: object, value: JsonValue, data: str
+) -> None:
     assert codec(schema).from_json(value).hex() == data
 
 
@@ -106,7 +108,7 @@ def test_what_is_said_in_another_way_is_taken(schema: object, value: JsonValue, 
         ({"type": "map", "values": "int"}, [1]),
     ],
 )
-def test_what_apache_avro_refuses_is_refused(schema: object, value: JsonValue) -> None:
+def test_json_that_apache_avro_refuses_is_refused(schema: object, value: JsonValue) -> None:
     with pytest.raises(DataProblem, match="the JSON does not fit its Avro schema"):
         codec(schema).from_json(value)
 
@@ -132,17 +134,17 @@ def test_bytes_that_break_their_schema_are_refused(schema: object, data: str) ->
         codec(schema).to_json(bytes.fromhex(data))
 
 
-def test_numbers_without_a_json_form_are_texts() -> None:
+def test_numbers_without_a_json_form_are_encoded_as_text() -> None:
     doubles = codec("double")
     found = [doubles.to_json(doubles.encode(each)) for each in (math.inf, -math.inf, math.nan)]
     assert found == ["Infinity", "-Infinity", "NaN"]
 
 
-def test_blocks_that_tell_their_size_are_read() -> None:
+def test_avro_blocks_with_a_byte_size_are_decoded() -> None:
     assert codec({"type": "array", "items": "int"}).to_json(bytes.fromhex("03040204020600")) == [1, 2, 3]
 
 
-def test_a_value_that_is_nested_beyond_the_stack_is_refused() -> None:
+def test_a_value_nested_beyond_the_stack_is_refused() -> None:
     node = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
     value: Any = None
     for _ in range(5_000):

@@ -15,19 +15,19 @@ from pessoa.serde.schema_problems import DataProblem
 GUID = UUID("01234567-89ab-cdef-0123-456789abcdef")
 
 
-def test_a_frame_by_id_is_a_zero_and_four_bytes() -> None:
+def test_a_frame_with_a_schema_id_begins_with_0_and_four_bytes() -> None:
     assert frame(258, b"xyz") == b"\0\0\0\1\2xyz"
     assert unframe(b"\0\0\0\1\2xyz") == Frame(258, b"xyz")
 
 
-def test_a_frame_by_guid_is_a_one_and_sixteen_bytes() -> None:
+def test_a_frame_with_a_schema_guid_begins_with_1_and_sixteen_bytes() -> None:
     framed = frame(GUID, b"xyz")
     assert framed == b"\1" + GUID.bytes + b"xyz"
     assert unframe(framed) == Frame(GUID, b"xyz")
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\0\0\1", b"\1" + b"\0" * 15, b"\2\0\0\0\1x", b'{"a":1}'])
-def test_what_is_no_frame_is_refused(data: bytes) -> None:
+def test_bytes_that_are_no_schema_frame_are_refused(data: bytes) -> None:
     with pytest.raises(DataProblem):
         unframe(data)
 
@@ -47,12 +47,12 @@ def test_message_indexes_are_zig_zag_varints(indexes: tuple[int, ...], encoded: 
     assert decode_message_indexes(encoded + b"tail") == (indexes, b"tail")
 
 
-def test_a_single_zero_may_also_be_written_out() -> None:
+def test_the_message_index_0_may_also_be_encoded_as_a_list() -> None:
     assert decode_message_indexes(b"\2\0tail") == ((0,), b"tail")
 
 
 @pytest.mark.parametrize("data", [b"", b"\2", b"\4\0", b"\1", b"\2\1", b"\xff\xff\xff\xff\xff\xff", b"\x80\x80\4"])
-def test_indexes_that_break_off_or_make_no_sense_are_refused(data: bytes) -> None:
+def test_truncated_or_invalid_message_indexes_are_refused(data: bytes) -> None:
     with pytest.raises(DataProblem):
         decode_message_indexes(data)
 

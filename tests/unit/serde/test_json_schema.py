@@ -23,12 +23,12 @@ from pessoa.serde.schema_problems import DataProblem, SchemaProblem
         ("http://json-schema.org/schema#", "2020-12"),
     ],
 )
-def test_a_schema_says_its_draft(uri: str | None, draft: str) -> None:
+def test_the_draft_of_a_json_schema_is_read_from_it(uri: str | None, draft: str) -> None:
     assert draft_of({"$schema": uri} if uri else {}) == draft
 
 
 @pytest.mark.parametrize("text", ["", "{", "3", "[]", '"x"', "null"])
-def test_what_is_no_schema_is_refused(text: str) -> None:
+def test_json_that_is_no_schema_is_refused(text: str) -> None:
     with pytest.raises(SchemaProblem):
         parse_json(text)
 
@@ -42,7 +42,7 @@ def test_a_schema_that_breaks_its_draft_is_refused(tree: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("reference", ["#/definitions/nothing", "other.json", "#x"])
-def test_a_reference_that_leads_nowhere_is_found(reference: str) -> None:
+def test_an_unresolvable_reference_of_a_json_schema_is_detected(reference: str) -> None:
     schema = JsonSchema({"properties": {"a": {"$ref": reference}}})
     with pytest.raises(SchemaProblem, match="leads nowhere"):
         schema.check_references()

@@ -61,7 +61,7 @@ def linked(text: str) -> ProtoFile:
 
 
 @pytest.mark.parametrize("text", [TEXT, PROTO2, 'edition = "2023"; message A { int32 x = 1; }', "message A {}"])
-def test_printing_and_reading_again_changes_nothing(text: str) -> None:
+def test_printing_and_parsing_a_proto_file_again_changes_nothing(text: str) -> None:
     printed = print_proto(linked(text).proto)
     assert print_proto(linked(printed).proto) == printed
 
@@ -86,7 +86,7 @@ COMMON = [
 
 
 @pytest.mark.parametrize("path", COMMON)
-def test_our_parser_makes_of_a_file_what_protoc_made_of_it(path: str) -> None:
+def test_our_parser_gives_the_same_descriptor_as_protoc(path: str) -> None:
     module = import_module(path.removesuffix(".proto").replace("/", ".") + "_pb2")
     wanted = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
     folder = Path(module.__file__ or "").parents[len(Path(path).parts) - 1]
@@ -107,7 +107,7 @@ def test_our_parser_makes_of_a_file_what_protoc_made_of_it(path: str) -> None:
     assert print_proto(made) == print_proto(wanted)
 
 
-def test_base64_descriptors_are_read_like_their_text() -> None:
+def test_base64_descriptors_are_parsed_as_their_text() -> None:
     file = linked(TEXT.replace(' [(my.opt).x = {a: 1 b: "x"}, (y) = -5]', ""))
     encoded = base64.b64encode(file.serialized()).decode()
     assert print_proto(linked(encoded).proto) == print_proto(file.proto)
@@ -155,19 +155,19 @@ def test_normalising_ignores_the_order_of_fields_and_imports() -> None:
         ('syntax="proto3"; message A { int32 x = ' + "9" * 5000 + "; }", "too large"),
     ],
 )
-def test_a_text_that_is_no_schema_is_refused_with_place_and_reason(text: str, says: str) -> None:
+def test_a_text_that_is_no_proto_file_is_refused_with_position_and_reason(text: str, says: str) -> None:
     with pytest.raises(SchemaProblem, match=says):
         linked(text)
 
 
-def test_imports_in_a_circle_are_refused() -> None:
+def test_circular_imports_are_refused() -> None:
     one = read_proto('syntax="proto3"; import "two.proto";', "one.proto")
     two = read_proto('syntax="proto3"; import "one.proto";', "two.proto")
     with pytest.raises(SchemaProblem, match="circle"):
         link(read_proto('syntax="proto3"; import "one.proto";'), {"one.proto": one, "two.proto": two})
 
 
-def test_data_goes_through_json_and_binary() -> None:
+def test_protobuf_data_survives_json_and_binary_encoding() -> None:
     codec = codec_for("PROTOBUF", TEXT, {"x.proto": OTHER})
     payload = codec.from_json({"a": 5, "m": {"k": {"xs": [1, 2], "message": {"q": "z"}}}})
     assert payload[:3] == b"\0\x08\5"

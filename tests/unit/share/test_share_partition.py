@@ -73,7 +73,7 @@ def test_records_of_a_fetch_are_acquired_with_a_delivery_count_of_one() -> None:
     assert queue.partition.next_fetch_offset() == 10
 
 
-def test_of_a_batch_with_very_many_records_a_part_is_acquired_and_then_the_rest() -> None:
+def test_a_part_of_a_batch_with_very_many_records_is_acquired_and_then_the_rest() -> None:
     queue = Queue()
     queue.log = [FetchedBatch(0, 14_999), FetchedBatch(15_000, 15_009)]
     assert queue.acquire(count=50_000) == [(0, 9_999, 1)]
@@ -83,7 +83,7 @@ def test_of_a_batch_with_very_many_records_a_part_is_acquired_and_then_the_rest(
     assert queue.acquire("b", count=50_000, batch_size=50_000) == [(10_000, 14_999, 1)]
 
 
-def test_a_coordinator_without_a_state_to_write_to_ends_the_share_partition() -> None:
+def test_a_share_partition_ends_when_its_coordinator_has_no_state_to_write_to() -> None:
     queue = Queue()
     queue.acquire()
     queue.acknowledge(0, 9, AcknowledgeType.ACCEPT)
@@ -98,32 +98,32 @@ def test_two_members_never_acquire_the_same_record() -> None:
     assert queue.acquire("b") == [(10, 19, 1)]
 
 
-def test_batch_optimized_ends_with_the_batch_in_which_the_limit_is_reached() -> None:
+def test_in_batch_optimized_mode_acquisition_ends_with_the_batch_that_reaches_the_limit() -> None:
     assert Queue().acquire(count=13) == [(0, 19, 1)]
 
 
-def test_record_limit_ends_exactly_at_the_limit_and_the_next_fetch_goes_on_within_the_batch() -> None:
+def test_in_record_limit_mode_acquisition_ends_exactly_at_the_limit_and_the_next_continues_there() -> None:
     queue = Queue()
     assert queue.acquire(count=13, mode=1) == [(0, 12, 1)]
     assert queue.acquire(count=4, mode=1) == [(13, 16, 1)]
 
 
-def test_entries_are_cut_at_batch_borders_when_they_have_the_batch_size() -> None:
+def test_acquired_entries_are_split_at_batch_borders_at_the_batch_size() -> None:
     assert Queue().acquire(count=50, batch_size=15) == [(0, 19, 1), (20, 39, 1), (40, 49, 1)]
 
 
-def test_nothing_is_acquired_for_no_records_and_from_no_batches() -> None:
+def test_acquiring_zero_records_or_from_no_batches_acquires_none() -> None:
     queue = Queue()
     assert queue.acquire(count=0) == []
     assert queue.acquire(batches=0) == []
     assert queue.borders == (0, 0)
 
 
-def test_a_read_that_begins_within_a_batch_does_not_acquire_what_stands_before_it() -> None:
+def test_a_fetch_that_begins_within_a_batch_does_not_acquire_earlier_records_of_it() -> None:
     assert Queue(start_offset=5).acquire() == [(5, 19, 1)]
 
 
-def test_the_span_from_start_to_end_is_limited_and_one_stuck_record_stops_the_partition() -> None:
+def test_the_span_of_in_flight_offsets_is_limited_so_that_one_stuck_record_stops_the_partition() -> None:
     queue = Queue(Limits(record_locks=20))
     assert queue.acquire(count=100) == [(0, 19, 1)]
     queue.acknowledge(1, 19, 1)
@@ -137,7 +137,7 @@ def test_the_span_from_start_to_end_is_limited_and_one_stuck_record_stops_the_pa
     assert queue.acquire() == [(20, 29, 1)]
 
 
-def test_what_is_available_is_acquired_even_if_the_span_has_no_room() -> None:
+def test_available_records_are_acquired_even_if_the_in_flight_span_is_full() -> None:
     queue = Queue(Limits(record_locks=20))
     queue.acquire(count=20)
     queue.acknowledge(5, 6, 2)
@@ -146,7 +146,7 @@ def test_what_is_available_is_acquired_even_if_the_span_has_no_room() -> None:
     assert queue.acquire(count=100) == [(5, 6, 2)]
 
 
-def test_record_limit_keeps_within_the_span_and_batches_may_overshoot_by_one() -> None:
+def test_record_limit_mode_keeps_within_the_span_and_batch_optimized_may_exceed_it_by_one_batch() -> None:
     assert Queue(Limits(record_locks=15)).acquire(count=100) == [(0, 19, 1)]
     assert Queue(Limits(record_locks=15)).acquire(count=100, mode=1) == [(0, 14, 1)]
 
@@ -161,7 +161,7 @@ def test_offsets_between_batches_and_aborted_batches_are_archived_in_memory() ->
     assert queue.borders == (8, 20)
 
 
-def test_a_compacted_front_moves_the_start_offset() -> None:
+def test_compacted_offsets_at_the_front_move_the_start_offset() -> None:
     queue = Queue()
     queue.log = [FetchedBatch(40, 49)]
     assert queue.acquire() == [(40, 49, 1)]
@@ -185,7 +185,7 @@ def test_the_isolation_threshold_is_half_of_the_limit_and_at_least_two() -> None
     assert [isolation_threshold(limit) for limit in (2, 3, 4, 5, 9, 10)] == [2, 2, 2, 3, 5, 5]
 
 
-def test_records_that_fail_again_and_again_are_delivered_in_smaller_pieces_and_last_alone() -> None:
+def test_records_whose_delivery_fails_repeatedly_are_delivered_in_smaller_batches_and_finally_alone() -> None:
     queue = Queue(Limits(delivery_count=5, record_locks=100))
     for count in (1, 2, 3):
         assert queue.acquire(count=10)[0] == (0, 9, count)
@@ -198,7 +198,7 @@ def test_records_that_fail_again_and_again_are_delivered_in_smaller_pieces_and_l
     assert [queue.acquire(count=10) for _ in range(3)] == [[(0, 0, 5)], [(1, 1, 5)], [(2, 2, 5)]]
 
 
-def test_records_that_may_be_bad_are_not_mixed_with_others() -> None:
+def test_records_near_the_delivery_limit_are_not_delivered_with_others() -> None:
     queue = Queue(Limits(delivery_count=5, record_locks=100))
     queue.acquire(count=20)
     for _ in range(2):
@@ -217,7 +217,7 @@ def test_records_that_may_be_bad_are_not_mixed_with_others() -> None:
 
 
 @pytest.mark.parametrize(("kind", "state"), [(0, ARCHIVED), (1, ACKNOWLEDGED), (2, AVAILABLE), (3, ARCHIVED)], ids=str)
-def test_an_acknowledgement_is_stored_with_the_start_offset_from_before_it(kind: int, state: DeliveryState) -> None:
+def test_an_acknowledgement_is_written_with_the_start_offset_from_before_it(kind: int, state: DeliveryState) -> None:
     queue = Queue()
     queue.acquire()
     number = queue.acknowledge(0, 9, kind)
@@ -227,7 +227,7 @@ def test_an_acknowledgement_is_stored_with_the_start_offset_from_before_it(kind:
     assert queue.borders == ((10, 10) if done else (0, 10))
 
 
-def test_one_type_for_each_offset_makes_one_batch_for_each_run_of_equal_types() -> None:
+def test_acknowledgement_types_per_offset_are_merged_into_runs_of_equal_types() -> None:
     queue = Queue()
     queue.acquire()
     queue.acknowledge(0, 9, 1, 1, 1, 2, 2, 3, 3, 0, 1, 1)
@@ -250,7 +250,7 @@ def test_a_record_in_transition_is_neither_acquired_nor_acknowledged() -> None:
     assert queue.acquire() == [(0, 9, 2)]
 
 
-def test_a_failed_write_gives_the_records_back_to_their_member_under_their_old_lock() -> None:
+def test_a_failed_write_returns_the_records_to_their_member_under_their_old_lock() -> None:
     queue = Queue()
     queue.acquire()
     queue.tick(400)
@@ -261,7 +261,7 @@ def test_a_failed_write_gives_the_records_back_to_their_member_under_their_old_l
     assert queue.tick(1) == 10
 
 
-def test_a_lock_that_ended_during_a_failed_write_ends_then() -> None:
+def test_a_lock_that_expired_during_a_failed_write_is_released_after_it() -> None:
     queue = Queue()
     queue.acquire()
     queue.acknowledge(0, 9, 1)
@@ -272,7 +272,7 @@ def test_a_lock_that_ended_during_a_failed_write_ends_then() -> None:
     assert queue.write().batches == (StateBatch(0, 9, AVAILABLE, 1),)
 
 
-def test_a_lock_that_ended_at_the_limit_during_a_failed_write_archives_the_record() -> None:
+def test_a_lock_that_expired_at_the_delivery_limit_during_a_failed_write_archives_the_record() -> None:
     queue = Queue(Limits(delivery_count=2, lock_duration_ms=1_000))
     queue.acquire()
     queue.acknowledge(0, 9, 2)
@@ -285,7 +285,7 @@ def test_a_lock_that_ended_at_the_limit_during_a_failed_write_archives_the_recor
     assert queue.borders == (10, 10)
 
 
-def test_one_write_is_under_way_and_what_comes_meanwhile_goes_into_the_next() -> None:
+def test_one_state_write_is_in_flight_and_later_changes_go_into_the_next() -> None:
     queue = Queue()
     queue.acquire()
     assert queue.acknowledge(0, 0, 1) == 1
@@ -299,7 +299,7 @@ def test_one_write_is_under_way_and_what_comes_meanwhile_goes_into_the_next() ->
     assert queue.borders == (3, 10)
 
 
-def test_a_released_record_is_archived_when_it_was_delivered_as_often_as_allowed() -> None:
+def test_a_released_record_is_archived_when_it_has_reached_the_delivery_limit() -> None:
     queue = Queue(Limits(delivery_count=2))
     queue.acquire()
     queue.acknowledge(0, 9, 2)
@@ -309,7 +309,7 @@ def test_a_released_record_is_archived_when_it_was_delivered_as_often_as_allowed
     assert queue.write().batches == (StateBatch(0, 9, ARCHIVED, 2),)
 
 
-def test_a_renewed_lock_is_whole_again_and_nothing_is_stored() -> None:
+def test_renewing_a_lock_restores_its_full_duration_and_writes_nothing() -> None:
     queue = Queue()
     queue.acquire()
     queue.tick(900)
@@ -320,13 +320,13 @@ def test_a_renewed_lock_is_whole_again_and_nothing_is_stored() -> None:
     assert queue.tick(900) == 5
 
 
-def test_renewing_is_refused_where_the_group_does_not_allow_it() -> None:
+def test_renewing_a_lock_is_refused_if_the_group_does_not_allow_it() -> None:
     queue = Queue(LIMITS._replace(can_renew=False))
     queue.acquire()
     assert queue.refused(0, 9, 4) is ErrorCode.INVALID_RECORD_STATE
 
 
-def test_acknowledgements_of_what_the_member_has_not_acquired_are_refused() -> None:
+def test_acknowledging_records_that_the_member_has_not_acquired_is_refused() -> None:
     queue = Queue()
     assert queue.refused(0, 0, 1) is ErrorCode.INVALID_RECORD_STATE, "nothing was acquired"
     queue.acquire()
@@ -336,7 +336,7 @@ def test_acknowledgements_of_what_the_member_has_not_acquired_are_refused() -> N
     assert queue.refused(0, 9, 1) is ErrorCode.INVALID_RECORD_STATE, "the lock has ended"
 
 
-def test_acknowledgements_below_the_start_offset_are_passed_over() -> None:
+def test_acknowledgements_below_the_start_offset_are_ignored() -> None:
     queue = Queue()
     queue.acquire()
     queue.acknowledge(0, 4, 1)
@@ -346,7 +346,7 @@ def test_acknowledgements_below_the_start_offset_are_passed_over() -> None:
     assert queue.write().batches == (StateBatch(5, 9, ACKNOWLEDGED, 1),)
 
 
-def test_one_refused_range_refuses_all_of_the_partition() -> None:
+def test_one_invalid_acknowledgement_refuses_all_of_the_partition() -> None:
     queue = Queue()
     queue.acquire("a")
     queue.acquire("b")
@@ -374,7 +374,7 @@ def test_one_refused_range_refuses_all_of_the_partition() -> None:
     ],
     ids=str,
 )
-def test_acknowledgements_of_an_impossible_form_are_an_invalid_request(
+def test_malformed_acknowledgements_are_an_invalid_request(
     ranges: list[tuple[int, int, list[int]]],
 ) -> None:
     with pytest.raises(Refusal) as refused:
@@ -382,7 +382,7 @@ def test_acknowledgements_of_an_impossible_form_are_an_invalid_request(
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_versions_without_renewals_refuse_their_type_and_those_with_take_it() -> None:
+def test_renew_acknowledgements_are_refused_in_versions_without_them() -> None:
     renewal = [Acknowledgement(0, 1, [AcknowledgeType.RENEW, AcknowledgeType.ACCEPT])]
     check_form(renewal, knows_renew=True, is_renewal=True)
     with pytest.raises(Refusal):
@@ -392,7 +392,7 @@ def test_versions_without_renewals_refuse_their_type_and_those_with_take_it() ->
 # ── locks, members and the log ──
 
 
-def test_a_lock_that_ends_makes_the_record_available_at_once_and_is_written() -> None:
+def test_an_expired_lock_makes_the_record_available_at_once_and_is_written() -> None:
     queue = Queue()
     queue.acquire()
     assert queue.partition.next_deadline_ms() == 1_000
@@ -404,7 +404,7 @@ def test_a_lock_that_ends_makes_the_record_available_at_once_and_is_written() ->
     assert queue.states() == [(0, 9, ACQUIRED, 2)], "a failed write undoes nothing"
 
 
-def test_a_lock_that_ends_and_an_acknowledgement_of_the_same_record_make_one_batch_of_a_write() -> None:
+def test_an_expired_lock_and_an_acknowledgement_of_the_same_record_are_written_as_one_batch() -> None:
     queue = Queue()
     queue.acquire()
     queue.tick(1_000)
@@ -413,7 +413,7 @@ def test_a_lock_that_ends_and_an_acknowledgement_of_the_same_record_make_one_bat
     assert queue.write().batches == (StateBatch(0, 4, ACKNOWLEDGED, 2), StateBatch(5, 9, AVAILABLE, 1))
 
 
-def test_a_lock_that_ends_at_the_limit_archives_the_record() -> None:
+def test_an_expired_lock_at_the_delivery_limit_archives_the_record() -> None:
     queue = Queue(Limits(delivery_count=2, lock_duration_ms=10))
     queue.acquire()
     queue.tick(10)
@@ -423,7 +423,7 @@ def test_a_lock_that_ends_at_the_limit_archives_the_record() -> None:
     assert queue.write() == (1, 10, 0, (StateBatch(0, 9, ARCHIVED, 2),))
 
 
-def test_a_member_that_leaves_releases_what_it_has_and_nothing_of_others() -> None:
+def test_a_member_that_leaves_releases_its_own_records_only() -> None:
     queue = Queue()
     queue.acquire("a")
     queue.acquire("b")
@@ -435,7 +435,7 @@ def test_a_member_that_leaves_releases_what_it_has_and_nothing_of_others() -> No
     assert queue.partition.release("c") is None
 
 
-def test_deleted_records_are_forgotten_and_their_acknowledgements_succeed() -> None:
+def test_deleted_records_are_removed_from_the_state_and_their_acknowledgements_succeed() -> None:
     queue = Queue()
     queue.acquire(count=20)
     queue.acknowledge(0, 9, 1)
@@ -450,7 +450,7 @@ def test_deleted_records_are_forgotten_and_their_acknowledgements_succeed() -> N
     assert queue.borders == (100, 100)
 
 
-def test_waiting_fetches_hear_once_of_records_that_became_available() -> None:
+def test_waiting_fetches_are_woken_once_when_records_become_available() -> None:
     queue = Queue()
     queue.acquire()
     assert not queue.partition.take_freed()
@@ -467,7 +467,7 @@ def test_waiting_fetches_hear_once_of_records_that_became_available() -> None:
 # ── loading and fencing ──
 
 
-def test_a_new_leader_goes_on_from_what_is_stored() -> None:
+def test_a_new_leader_continues_from_the_stored_state() -> None:
     stored = (
         StateBatch(0, 9, ACKNOWLEDGED, 1),
         StateBatch(12, 14, AVAILABLE, 2),
@@ -479,7 +479,7 @@ def test_a_new_leader_goes_on_from_what_is_stored() -> None:
     assert queue.acquire(count=5) == [(10, 11, 1), (12, 14, 3)]
 
 
-def test_the_first_start_offset_is_stored_before_anything_is_acquired() -> None:
+def test_the_first_start_offset_is_stored_before_any_record_is_acquired() -> None:
     queue = Queue(start_offset=40, is_new=True)
     assert not queue.partition.can_acquire()
     assert queue.acquire() == []
@@ -492,7 +492,7 @@ def test_the_first_start_offset_is_stored_before_anything_is_acquired() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH])
-def test_a_fenced_share_partition_does_nothing_more(error: ErrorCode) -> None:
+def test_a_fenced_share_partition_refuses_everything(error: ErrorCode) -> None:
     queue = Queue()
     queue.acquire()
     queue.acknowledge(0, 4, 1)

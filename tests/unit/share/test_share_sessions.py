@@ -34,7 +34,7 @@ def refused(sessions: ShareSessions, epoch: int, **options: object) -> ErrorCode
     return caught.value.code
 
 
-def test_a_session_begins_with_epoch_zero_and_goes_on_with_the_next() -> None:
+def test_a_share_session_begins_with_epoch_zero_and_continues_with_the_next() -> None:
     sessions = ShareSessions(10)
     plan = fetch(sessions, 0, P[:3])
     assert (plan.partitions, plan.added, plan.is_closed) == (P[:3], frozenset(P[:3]), False)
@@ -44,7 +44,7 @@ def test_a_session_begins_with_epoch_zero_and_goes_on_with_the_next() -> None:
     assert list(plan.session.partitions) == [P[1], P[2], P[5]]
 
 
-def test_partitions_are_read_in_an_order_that_moves_on_with_the_epoch() -> None:
+def test_the_order_in_which_partitions_are_fetched_rotates_with_the_session_epoch() -> None:
     sessions = ShareSessions(10)
     fetch(sessions, 0, P[:3])
     assert fetch(sessions, 1).partitions == [P[1], P[2], P[0]]
@@ -52,7 +52,7 @@ def test_partitions_are_read_in_an_order_that_moves_on_with_the_epoch() -> None:
     assert fetch(sessions, 3).partitions == P[:3]
 
 
-def test_other_epochs_are_refused_and_change_nothing() -> None:
+def test_other_share_session_epochs_are_refused_and_change_nothing() -> None:
     sessions = ShareSessions(10)
     assert refused(sessions, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
     assert refused(sessions, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -68,7 +68,7 @@ def test_other_epochs_are_refused_and_change_nothing() -> None:
     assert refused(sessions, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH, "an epoch is taken once"
 
 
-def test_the_epoch_behind_the_greatest_is_one() -> None:
+def test_the_share_session_epoch_wraps_around_to_one() -> None:
     sessions = ShareSessions(10)
     session = fetch(sessions, 0).session
     session.epoch = (1 << 31) - 1
@@ -76,11 +76,11 @@ def test_the_epoch_behind_the_greatest_is_one() -> None:
     assert session.epoch == 1
 
 
-def test_the_first_request_acknowledges_nothing() -> None:
+def test_the_first_request_of_a_share_session_cannot_acknowledge() -> None:
     assert refused(ShareSessions(10), 0, acks=True) is ErrorCode.INVALID_REQUEST
 
 
-def test_the_last_request_closes_the_session_and_fetches_nothing() -> None:
+def test_the_final_request_closes_the_share_session_and_fetches_nothing() -> None:
     sessions = ShareSessions(10)
     session = fetch(sessions, 0, P).session
     plan = fetch(sessions, -1, acks=True)
@@ -91,7 +91,7 @@ def test_the_last_request_closes_the_session_and_fetches_nothing() -> None:
     assert sessions.get(KEY) is None
 
 
-def test_a_member_that_begins_again_replaces_its_session_and_the_old_connection_closes_nothing() -> None:
+def test_a_member_that_opens_a_new_share_session_replaces_the_old_one() -> None:
     sessions = ShareSessions(1)
     fetch(sessions, 0, P[:3], connection=1)
     fetch(sessions, 1, connection=1)
@@ -102,7 +102,7 @@ def test_a_member_that_begins_again_replaces_its_session_and_the_old_connection_
     assert sessions.disconnect(2) == []
 
 
-def test_a_connection_that_closes_closes_all_sessions_that_began_on_it() -> None:
+def test_closing_a_connection_closes_all_share_sessions_opened_on_it() -> None:
     sessions = ShareSessions(10)
     other = SessionKey("h", "a")
     fetch(sessions, 0)
@@ -113,7 +113,7 @@ def test_a_connection_that_closes_closes_all_sessions_that_began_on_it() -> None
     assert not sessions.has_group("h")
 
 
-def test_there_are_no_more_sessions_and_partitions_than_allowed() -> None:
+def test_the_number_of_share_sessions_and_their_partitions_is_limited() -> None:
     sessions = ShareSessions(2, partition_limit=8)
     fetch(sessions, 0, P[:3])
     fetch(sessions, 0, P[:4], key=SessionKey("g", "b"))
@@ -125,7 +125,7 @@ def test_there_are_no_more_sessions_and_partitions_than_allowed() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_counts_are_those_of_the_sessions_whatever_happens(seed: int) -> None:
+def test_the_counts_of_sessions_and_partitions_equal_those_of_the_open_sessions(seed: int) -> None:
     random = Random(seed)
     sessions = ShareSessions(4, partition_limit=25)
     known: dict[SessionKey, set[SharedPartition]] = {}
@@ -157,7 +157,7 @@ def test_the_counts_are_those_of_the_sessions_whatever_happens(seed: int) -> Non
             assert sessions.has_group(group) == any(each.group_id == group for each in known)
 
 
-def test_a_session_that_cannot_be_replaced_stays_and_ends_with_its_connection() -> None:
+def test_a_share_session_that_cannot_be_replaced_stays_and_ends_with_its_connection() -> None:
     sessions = ShareSessions(1, partition_limit=5)
     session = fetch(sessions, 0, P[:3]).session
     assert refused(sessions, 0, wanted=P[:6], connection=2) is ErrorCode.SHARE_SESSION_LIMIT_REACHED

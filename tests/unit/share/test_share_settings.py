@@ -20,5 +20,5 @@ from pessoa.share.acknowledgement import Limits
         (f"by_duration:P{'9' * 30}D", 1 << 62),
     ],
 )
-def test_a_group_begins_so_long_ago(offset_reset: str, duration_ms: int | None) -> None:
+def test_share_auto_offset_reset_by_duration_is_parsed(offset_reset: str, duration_ms: int | None) -> None:
     assert ShareSettings(Limits(), ReadUpTo.HIGH_WATERMARK, offset_reset).reset_duration_ms == duration_ms

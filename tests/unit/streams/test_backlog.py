@@ -27,13 +27,13 @@ def test_a_query_that_is_far_behind_says_how_far_now_and_then_until_it_has_caugh
     assert backlog.sentences([status(500_000, 3)], 20.0) == [], "a lag that comes later is not a catch-up"
 
 
-def test_a_query_that_is_there_from_the_beginning_says_nothing() -> None:
+def test_a_query_without_a_backlog_reports_nothing() -> None:
     backlog = Backlog()
     assert backlog.sentences([status(3, 0)], 0.0) == []
     assert backlog.sentences([status(500_000, 1)], 10.0) == []
 
 
-def test_a_query_without_a_batch_says_that_it_runs() -> None:
+def test_a_query_without_a_batch_is_reported_as_running() -> None:
     backlog = Backlog()
     assert backlog.sentences([status(None, -1)], 0.0) == []
     assert backlog.sentences([status(None, -1)], 6.0) == [

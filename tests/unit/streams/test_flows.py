@@ -83,7 +83,7 @@ def app() -> App:
     return App("loja")
 
 
-def test_a_chain_is_a_plan() -> None:
+def test_a_chain_of_stream_operations_becomes_a_plan() -> None:
     loja = app()
     sales = loja.stream("vendas", value=Sale)
     sales.filter("valor > 10").group_by_key().window(tumbling("1 min")).count().to("totais")
@@ -97,7 +97,7 @@ def test_a_chain_is_a_plan() -> None:
     assert counted.input.input.value.columns == "produto STRING, valor DOUBLE"
 
 
-def test_types_follow_the_chain() -> None:
+def test_the_types_of_columns_are_derived_along_the_chain() -> None:
     loja = app()
     sales = loja.stream("vendas", key=long, value=Sale)
     assert_type(sales, Stream[int, Sale])
@@ -127,7 +127,7 @@ def test_functions_are_described_by_their_annotations() -> None:
     assert loja.functions.by_name[f"{__name__}:double"] is double
 
 
-def test_two_functions_of_one_name_stay_apart() -> None:
+def test_two_functions_with_the_same_name_are_distinguished() -> None:
     loja = app()
     sales = loja.stream("vendas", value=Sale)
     first = sales.map_values(lambda sale: sale.valor, returns=float).node
@@ -140,7 +140,7 @@ def test_a_function_whose_result_is_unknown_is_refused() -> None:
         app().stream("vendas", value=Sale).map_values(lambda sale: sale.valor)
 
 
-def test_expressions_need_names() -> None:
+def test_selected_expressions_need_a_column_name() -> None:
     sales = app().stream("vendas", value=Sale)
     selected = sales.select("produto", "valor * 2 AS dobro", triplo="valor * 3").node
     assert isinstance(selected, Project)
@@ -153,7 +153,7 @@ def test_expressions_need_names() -> None:
         sales.select("valor * 2")
 
 
-def test_joins_say_how_near_and_how_long_they_wait() -> None:
+def test_a_stream_join_has_a_window_and_a_grace_period() -> None:
     loja = app()
     sales, paid = loja.stream("vendas", value=Sale), loja.stream("pagos", value={"pago": float})
     joined = sales.join(paid, within=("1 min", timedelta(seconds=5))).node
@@ -251,12 +251,12 @@ def test_two_pipelines_to_one_topic_are_refused() -> None:
         ({"speed": "realtime"}, "speed is real-time or micro-batch, not 'realtime'"),
     ],
 )
-def test_what_an_app_is_not_is_said_when_it_is_made(wrong: dict[str, Any], sentence: str) -> None:
+def test_invalid_app_settings_are_refused_when_the_app_is_made(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(PlanRefused, match=sentence):
         App(**{"id": "loja", **wrong})
 
 
-def test_an_app_explains_itself_before_anything_is_known() -> None:
+def test_an_app_can_be_explained_before_any_schema_is_known() -> None:
     loja = App("loja", on_error="dead-letter")
     assert "has no pipelines" in loja.explain()
     loja.stream("vendas").filter("valor > 10").to("caras")
@@ -266,7 +266,7 @@ def test_an_app_explains_itself_before_anything_is_known() -> None:
     assert text.endswith("runs in real-time mode")
 
 
-def test_plans_of_an_app_go_through_json() -> None:
+def test_the_plans_of_an_app_survive_json() -> None:
     loja = app()
     loja.stream("vendas", value=Sale).map_values(double).to("x")
     assert b'"takes"' in to_json(loja.plans[0])
@@ -286,24 +286,24 @@ def test_plans_of_an_app_go_through_json() -> None:
         (timedelta(minutes=1), 60_000),
     ],
 )
-def test_times_are_read_as_people_write_them(duration: Any, expected: int) -> None:
+def test_durations_are_parsed_from_readable_texts(duration: Any, expected: int) -> None:
     assert milliseconds(duration) == expected
 
 
 @pytest.mark.parametrize("duration", ["", "1 fortnight", "soon", "5 min or so"])
-def test_what_is_no_time_is_refused(duration: str) -> None:
+def test_a_text_that_is_no_duration_is_refused(duration: str) -> None:
     with pytest.raises(PlanRefused, match="is no time"):
         milliseconds(duration)
 
 
-def test_windows() -> None:
+def test_windows_have_a_size_an_advance_and_a_grace() -> None:
     assert hopping("5 min", every="1 min", grace=0) == Window("hopping", 300_000, 60_000)
     assert session("30 s", grace="10 s") == Window("session", 30_000, grace_ms=10_000)
     with pytest.raises(PlanRefused, match="needs a grace"):
         tumbling("1 min", final=True)
 
 
-def test_columns_are_learnt_from_records() -> None:
+def test_columns_are_inferred_from_records() -> None:
     samples = [
         b'{"a": 1, "b": null, "c": {"x": true}, "d": [1], "e": "s"}',
         None,
@@ -317,7 +317,7 @@ def test_columns_are_learnt_from_records() -> None:
     assert learn_columns([b"x"]) == ""
 
 
-def test_batches_are_limited_only_where_it_makes_no_difference_how_a_topic_is_cut() -> None:
+def test_batches_are_limited_only_if_the_result_does_not_depend_on_batch_borders() -> None:
     app = App("loja")
     sales = app.stream("vendas", value="valor DOUBLE")
     sales.filter("valor > 1").to("a")

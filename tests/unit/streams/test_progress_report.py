@@ -47,7 +47,7 @@ def wait_for(out: io.StringIO, text: str) -> str:
     return out.getvalue()
 
 
-def test_a_step_that_lasts_is_said_again_until_nothing_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_takes_long_is_reported_repeatedly_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
     out = io.StringIO()
     with ProgressReport(out) as progress:
@@ -60,7 +60,7 @@ def test_a_step_that_lasts_is_said_again_until_nothing_is_under_way(monkeypatch:
     assert lines[-2:] == ["it runs", "in two queries"]
 
 
-def test_the_engine_speaks_first_and_no_step_is_silent_for_more_than_two_seconds() -> None:
+def test_the_engine_reports_first_and_no_step_is_silent_for_more_than_two_seconds() -> None:
     assert slow_steps.INTERVAL_S < progress_report.INTERVAL_S
     assert progress_report.INTERVAL_S + progress_report.LOOK_S <= 2.0
 
@@ -116,7 +116,7 @@ def test_the_query_that_waited_for_spark_is_what_goes_on_when_spark_is_ready(
     assert "… Spark is ready" not in out.getvalue()
 
 
-def test_news_of_what_runs_are_said_once_and_a_new_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_news_of_a_running_query_is_printed_once_and_again_after_a_new_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
     out = io.StringIO()
     with ProgressReport(out) as progress:
@@ -130,7 +130,7 @@ def test_news_of_what_runs_are_said_once_and_a_new_start_again(monkeypatch: pyte
     assert out.getvalue().splitlines()[-1] == "Spark is ready"
 
 
-def test_what_the_engine_says_of_a_slow_step_stands_in_place_of_the_repetition() -> None:
+def test_the_engines_report_of_a_slow_step_replaces_the_repeated_line() -> None:
     out = Terminal()
     with ProgressReport(out) as progress:
         progress.say("Starting Spark")
@@ -141,7 +141,7 @@ def test_what_the_engine_says_of_a_slow_step_stands_in_place_of_the_repetition()
     assert "… Starting Spark: 4 s so far (2 MB of log)" in out.getvalue()
 
 
-def test_on_a_terminal_the_repeated_line_takes_its_own_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_repeated_line_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_report, "INTERVAL_S", 0.02)
     out = Terminal()
     with ProgressReport(out) as progress:
@@ -152,7 +152,7 @@ def test_on_a_terminal_the_repeated_line_takes_its_own_place(monkeypatch: pytest
     assert out.getvalue().count("\n") == 2
 
 
-def test_run_says_what_it_looks_for_and_ends_with_a_sentence_if_no_broker_answers(
+def test_run_prints_what_it_waits_for_and_ends_with_an_error_message_if_no_broker_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(running, "ADMIN_TIMEOUT_S", 0.5)

@@ -48,7 +48,7 @@ def test_time_windows_are_found_by_key_and_start_and_for_all_keys(rows: TableSto
     ]  # fmt: skip
 
 
-def test_sessions_have_their_ends_before_their_starts_in_the_key(rows: TableStore) -> None:
+def test_the_key_of_a_session_store_has_the_end_before_the_start(rows: TableStore) -> None:
     sessions = [(5, 9), (1, 2)]
     keys = {
         b"ana" + struct.pack(">qq", end * 60_000, start * 60_000): struct.pack(">q", start) for start, end in sessions

@@ -16,7 +16,7 @@ def all_windows(times: list[int], size: int) -> dict[int, list[int]]:
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(1, 20))
-def test_row_changes_exactly_the_windows_whose_rows_change(times: list[int], size: int) -> None:
+def test_a_row_changes_exactly_the_sliding_windows_that_contain_it(times: list[int], size: int) -> None:
     for position in range(len(times)):
         before = all_windows(times[:position], size)
         after = all_windows(times[: position + 1], size)

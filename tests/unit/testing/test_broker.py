@@ -62,7 +62,7 @@ def test_what_is_produced_is_consumed_and_survives_a_restart(where: str, tmp_pat
         assert read(broker, "orders", 101) == [*values, b"after"]
 
 
-def test_two_brokers_in_one_process_know_nothing_of_each_other() -> None:
+def test_two_brokers_in_one_process_are_independent() -> None:
     with Broker() as one, Broker() as other:
         create(one, "only-here")
         metadata = AdminClient({"bootstrap.servers": other.bootstrap_servers}).list_topics(timeout=TIMEOUT_S)

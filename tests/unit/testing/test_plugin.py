@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.machinery import SourceFileLoader
 
 
-def test_pytest_takes_as_they_are_the_modules_that_brokers_import() -> None:
+def test_pytest_does_not_rewrite_the_modules_that_brokers_import() -> None:
     """A module that pytest rewrites is parsed, and brokers import theirs in several threads at once."""
     import pessoa.broker.lifecycle
     import pessoa.coordinator.group_coordinator

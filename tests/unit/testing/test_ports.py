@@ -9,7 +9,7 @@ import pytest
 from pessoa.testing.cluster import _free_ports
 
 
-def test_a_port_that_was_chosen_is_kept_from_others_and_can_be_listened_on() -> None:
+def test_a_chosen_port_is_reserved_and_can_be_listened_on() -> None:
     ports = [port for pair in _free_ports(6) for port in pair]
     assert len(set(ports)) == 6
     for port in ports:

@@ -44,7 +44,7 @@ def test_a_registry_has_the_settings_it_was_given_and_leaves_no_thread(kafka_bro
     assert {one.name for one in set(threading.enumerate()) - before if one.name == "pessoa-web"} == set()
 
 
-def test_a_service_that_cannot_start_says_why() -> None:
+def test_a_service_that_cannot_start_raises_the_reason() -> None:
     with (
         pytest.raises(ConfigProblem, match=r"schema\.compatibility\.level=any"),
         SchemaRegistry("127.0.0.1:1", {"schema.compatibility.level": "any"}),
@@ -52,7 +52,7 @@ def test_a_service_that_cannot_start_says_why() -> None:
         pass
 
 
-def test_a_registry_gives_up_on_kafka_with_a_sentence_and_leaves_no_thread() -> None:
+def test_a_registry_that_cannot_reach_kafka_raises_an_error_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
     impatient = {"kafkastore.init.timeout.ms": "100"}
     with pytest.raises(TopicUnavailable, match="does not answer"), SchemaRegistry("127.0.0.1:1", impatient):
@@ -60,6 +60,6 @@ def test_a_registry_gives_up_on_kafka_with_a_sentence_and_leaves_no_thread() -> 
     assert {one.name for one in set(threading.enumerate()) - before if one.name == "pessoa-web"} == set()
 
 
-def test_a_registry_gives_up_on_kafka_before_the_test_gives_up_on_the_registry() -> None:
+def test_a_registry_that_cannot_reach_kafka_fails_before_the_fixture_times_out() -> None:
     patience_s = make_config(SchemaRegistry("127.0.0.1:1")._settings).init_timeout_ms / 1000
     assert patience_s + ATTEMPT_MS / 1000 < START_TIMEOUT_S

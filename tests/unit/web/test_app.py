@@ -73,14 +73,14 @@ def problem(response: httpx.Response) -> tuple[int, int]:
     return response.status_code, body["error_code"]
 
 
-def test_an_answer_comes_in_the_type_that_was_asked_for(client: httpx.Client) -> None:
+def test_a_response_has_the_content_type_that_was_requested(client: httpx.Client) -> None:
     for accept, got in (("*/*", TYPES[0]), ("application/json", "application/json")):
         response = client.post("/sum", json={"left": 1, "right": 2}, headers={"Accept": accept})
         assert (response.status_code, response.json()) == (200, {"sum": 3})
         assert response.headers["content-type"] == got
 
 
-def test_what_the_framework_refuses_has_the_error_body_too(client: httpx.Client) -> None:
+def test_errors_of_the_framework_have_the_error_body_of_the_service(client: httpx.Client) -> None:
     body = b'{"left": 1, "right": 2}'
     assert problem(client.get("/nowhere")) == (404, 404)
     assert problem(client.get("/sum")) == (405, 405)
@@ -93,12 +93,12 @@ def test_what_the_framework_refuses_has_the_error_body_too(client: httpx.Client)
     ("body", "status"),
     [(b"", 400), (b"  ", 400), (b"{", 400), (b"\xff\xfe", 400), (b"[]", 422), (b'{"left": "x", "right": 1}', 422)],
 )
-def test_a_body_that_cannot_be_used_is_refused(client: httpx.Client, body: bytes, status: int) -> None:
+def test_an_invalid_request_body_is_refused(client: httpx.Client, body: bytes, status: int) -> None:
     response = client.post("/sum", content=body, headers={"Content-Type": "application/json"})
     assert problem(response) == (status, status)
 
 
-def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_size(client: httpx.Client) -> None:
+def test_a_body_over_the_limit_is_refused_with_or_without_a_content_length(client: httpx.Client) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(11):
             yield b" " * 100
@@ -109,7 +109,7 @@ def test_a_body_over_the_limit_is_refused_whether_or_not_it_says_its_size(client
     assert client.post("/sum", json={"left": 1, "right": 1}).status_code == 200
 
 
-def test_a_problem_has_its_code_and_a_mistake_of_ours_tells_nothing(
+def test_a_problem_has_its_error_code_and_an_unexpected_exception_reveals_nothing(
     client: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert problem(client.get("/fail/problem")) == (422, 42299)
@@ -132,7 +132,7 @@ def test_metrics_count_by_row_and_never_by_path(client: httpx.Client) -> None:
     assert "/fail/problem" not in page
 
 
-def test_the_document_and_the_page_show_every_row(client: httpx.Client) -> None:
+def test_the_openapi_document_and_its_page_list_every_endpoint(client: httpx.Client) -> None:
     document = client.get("/openapi.json").json()
     assert set(document["paths"]) == {"/sum", "/fail/{how}", "/who"}
     assert set(document["components"]["schemas"]) == {"Sum", "Error"}
@@ -156,7 +156,7 @@ def basic(text: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(text.encode()).decode()}
 
 
-def test_with_users_only_they_come_in() -> None:
+def test_with_configured_users_only_they_are_authenticated() -> None:
     with serving(BasicAuth(parse_users(USERS), realm="small")) as client:
         refused = client.get("/who")
         assert problem(refused) == (401, 401)
@@ -170,13 +170,13 @@ def test_with_users_only_they_come_in() -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_with_roles_only_users_that_have_one_are_let_in() -> None:
+def test_with_configured_roles_only_users_that_have_one_are_allowed() -> None:
     with serving(BasicAuth(parse_users(USERS), roles=["admin"])) as client:
         assert client.get("/who", headers=basic("alice:wonder:land")).status_code == 200
         assert problem(client.get("/who", headers=basic("bob:password"))) == (403, 403)
 
 
-def test_caller_carries_its_credentials_and_shows_no_secret() -> None:
+def test_a_caller_carries_its_credentials_and_its_repr_shows_no_secret() -> None:
     auth = BasicAuth(parse_users(USERS))
     found = asyncio.run(auth.caller_of(basic("alice:wonder:land")["Authorization"]))
     assert found.principal == "User:alice"
@@ -184,6 +184,6 @@ def test_caller_carries_its_credentials_and_shows_no_secret() -> None:
     assert "wonder" not in repr(found) + repr(auth) + repr(parse_users(USERS))
 
 
-def test_a_line_of_the_user_file_that_means_nothing_is_named() -> None:
+def test_an_invalid_line_of_the_user_file_is_named_in_the_error() -> None:
     with pytest.raises(ValueError, match="line 2"):
         parse_users("a: b\nnonsense\n")

@@ -65,7 +65,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def test_caller_with_a_right_token_is_its_subject(tmp_path: Path) -> None:
+def test_a_caller_with_a_valid_token_is_its_subject(tmp_path: Path) -> None:
     with serving(settings(tmp_path)) as client:
         answer = client.get("/who", headers=bearer(ANA.token()))
         assert answer.json() == {"principal": "User:ana", "kind": "BearerCredentials"}
@@ -75,7 +75,7 @@ def test_caller_with_a_right_token_is_its_subject(tmp_path: Path) -> None:
         assert client.get("/health").status_code == 200
 
 
-def test_caller_without_a_right_token_gets_401_and_a_challenge(
+def test_a_caller_without_a_valid_token_gets_401_and_a_challenge(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = [
@@ -123,7 +123,7 @@ def test_roles_of_a_bearer_are_the_scopes_of_its_token(tmp_path: Path) -> None:
         assert client.get("/who", headers=bearer(ANA.token(scope=None))).status_code == 403
 
 
-def test_keys_of_a_url_are_there_before_the_first_caller_and_new_ones_are_fetched() -> None:
+def test_the_keys_of_a_url_are_loaded_before_the_first_caller_and_new_ones_are_fetched() -> None:
     new = Issuer(key_id="new", key=rsa_key("new"))
     with IdentityProvider(ANA).serving() as provider:
         http = read_http_settings({"oauthbearer.jwks.endpoint.url": provider.url("/jwks")}, HERE)
@@ -141,20 +141,20 @@ def test_keys_of_a_url_are_there_before_the_first_caller_and_new_ones_are_fetche
         assert len(provider.asked) <= 2 + 16
 
 
-def test_service_whose_issuer_cannot_be_reached_starts_and_lets_no_client_in() -> None:
+def test_a_service_whose_issuer_is_unreachable_starts_and_refuses_all_clients() -> None:
     with IdentityProvider(ANA).serving() as provider:
         gone = provider.url("/jwks")
     with serving(read_http_settings({"oauthbearer.jwks.endpoint.url": gone}, HERE)) as client:
         assert client.get("/who", headers=bearer(ANA.token())).status_code == 401
 
 
-def test_operation_that_tokens_do_not_prove_is_not_demanded_beside_them(tmp_path: Path) -> None:
+def test_the_required_kafka_operation_is_not_demanded_of_callers_with_tokens(tmp_path: Path) -> None:
     """It would be believed in, and every bearer would get past it."""
     with pytest.raises(ConfigProblem, match="says nothing about callers with tokens"):
         settings(tmp_path, pessoa_authentication_kafka="true", pessoa_authentication_kafka_operation="ALTER")
 
 
 @pytest.mark.parametrize("url", ["/etc/passwd", "file:relative", "ldap://x", "file:///nowhere/jwks.json"])
-def test_wrong_place_of_keys_is_an_error_at_the_start(url: str) -> None:
+def test_an_invalid_key_location_is_an_error_at_the_start(url: str) -> None:
     with pytest.raises(ConfigProblem, match=r"oauthbearer\.jwks\.endpoint\.url"):
         read_http_settings({"oauthbearer.jwks.endpoint.url": url}, HERE)

@@ -123,7 +123,7 @@ def get(path: str, *headers: str) -> bytes:
 POST = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
 
-def test_a_request_may_come_byte_by_byte(port: int) -> None:
+def test_a_request_may_arrive_byte_by_byte(port: int) -> None:
     request = POST + b"Content-Length: 3\r\n\r\nabc"
     with Caller(port) as caller:
         for _ in range(2):
@@ -131,7 +131,7 @@ def test_a_request_may_come_byte_by_byte(port: int) -> None:
             assert caller.answer() == (200, b'{"size":3}')
 
 
-def test_a_body_may_come_in_chunks_with_trailers(port: int) -> None:
+def test_a_body_may_arrive_in_chunks_with_trailers(port: int) -> None:
     chunks = b"3\r\nabc\r\n2;name=value\r\nde\r\n0\r\nTrailer: x\r\n\r\n"
     with Caller(port) as caller:
         caller.send(POST, b"Transfer-Encoding: chunked\r\n\r\n", chunks, get("/deaf"))
@@ -148,7 +148,7 @@ def test_a_client_that_expects_100_continue_gets_it_before_it_sends_the_body(por
         assert caller.answer() == (200, b'{"size":2}')
 
 
-def test_requests_that_come_all_at_once_are_answered_in_their_order(port: int) -> None:
+def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     bodies = [b"x" * size for size in range(1, 200)]
     with Caller(port) as caller:
         caller.send(b"".join(POST + b"Content-Length: %d\r\n\r\n%b" % (len(each), each) for each in bodies))
@@ -168,7 +168,7 @@ def test_a_connection_ends_when_the_caller_says_so(port: int, version: str) -> N
         assert b"connection: close" in caller.everything()
 
 
-def test_an_answer_in_parts_is_sent_in_chunks(port: int) -> None:
+def test_a_streamed_response_is_sent_in_chunks(port: int) -> None:
     with Caller(port) as caller:
         caller.send(get("/parts", "Connection: close"))
         answer = caller.everything()
@@ -176,7 +176,7 @@ def test_an_answer_in_parts_is_sent_in_chunks(port: int) -> None:
         assert answer.endswith(b"4\r\none \r\n3\r\ntwo\r\n0\r\n\r\n")
 
 
-def test_an_answer_in_parts_to_a_caller_of_http_1_0_ends_with_the_connection(port: int) -> None:
+def test_a_streamed_response_to_an_http_1_0_client_ends_with_the_connection(port: int) -> None:
     with Caller(port) as caller:
         head, _, body = (
             caller.send(b"GET /parts HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").everything().partition(b"\r\n\r\n")
@@ -186,7 +186,7 @@ def test_an_answer_in_parts_to_a_caller_of_http_1_0_ends_with_the_connection(por
         assert body == b"one two"
 
 
-def test_a_caller_of_http_1_0_is_not_told_to_continue(port: int) -> None:
+def test_an_http_1_0_client_gets_no_100_continue(port: int) -> None:
     with Caller(port) as caller:
         caller.send(POST.replace(b"HTTP/1.1", b"HTTP/1.0"), b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         heard(port, get("/deaf", "Connection: close"))
@@ -194,7 +194,7 @@ def test_a_caller_of_http_1_0_is_not_told_to_continue(port: int) -> None:
         assert caller.everything().startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_head_is_asked_for_without_its_body(port: int) -> None:
+def test_a_head_request_is_answered_without_a_body(port: int) -> None:
     with Caller(port) as caller:
         caller.send(get("/large", "Connection: close").replace(b"GET", b"HEAD"))
         answer = caller.everything()
@@ -202,7 +202,7 @@ def test_a_head_is_asked_for_without_its_body(port: int) -> None:
         assert b"content-length: %d" % LARGE in answer
 
 
-def test_a_request_to_upgrade_is_answered_as_if_it_were_none(port: int) -> None:
+def test_an_upgrade_request_is_answered_without_an_upgrade(port: int) -> None:
     with Caller(port) as caller:
         caller.send(get("/deaf", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"))
         assert caller.answer() == (200, b'{"path":"/deaf"}')
@@ -248,14 +248,14 @@ def test_a_connection_stays_after_a_request_that_offers_http2(port: int) -> None
     ids=["TLS", "no request", "long path", "long header", "many headers", "endless header", "huge length",
          "two lengths", "no chunk", "endless trailer", "endless extension"],
 )  # fmt: skip
-def test_what_is_no_request_is_refused_and_the_connection_ends(
+def test_bytes_that_are_no_request_are_refused_and_the_connection_is_closed(
     port: int, quick: None, data: bytes, status: int
 ) -> None:
     with Caller(port) as caller:
         assert caller.send(data).everything().startswith(b"HTTP/1.1 %d " % status)
 
 
-def test_nonsense_after_a_request_does_not_cost_the_answer(port: int, quick: None) -> None:
+def test_invalid_bytes_after_a_request_do_not_prevent_its_response(port: int, quick: None) -> None:
     with Caller(port) as caller:
         answer = caller.send(get("/deaf") + b"\x00\x01nonsense\r\n\r\n").everything()
         assert answer.startswith(b"HTTP/1.1 200 ")
@@ -267,7 +267,7 @@ def test_a_body_beyond_the_limit_is_refused_and_not_read_to_its_end(port: int, q
         assert b" 413 " in caller.everything()
 
 
-def test_an_answer_before_the_body_has_come_ends_the_connection(port: int, quick: None) -> None:
+def test_a_response_before_the_request_body_has_arrived_closes_the_connection(port: int, quick: None) -> None:
     with Caller(port) as caller:
         caller.send(POST.replace(b"/echo", b"/deaf"), b"Content-Length: 1000\r\n\r\n")
         answer = caller.everything()
@@ -275,7 +275,7 @@ def test_an_answer_before_the_body_has_come_ends_the_connection(port: int, quick
         assert b"connection: close" in answer
 
 
-def test_a_text_of_a_caller_does_not_become_a_header(port: int) -> None:
+def test_text_of_a_client_cannot_inject_a_response_header(port: int) -> None:
     with Caller(port) as caller:
         assert b"set-cookie" not in caller.send(get("/rude")).everything().lower()
 
@@ -296,7 +296,7 @@ def heard(port: int, data: bytes) -> bytes:
     return found
 
 
-def test_half_a_head_is_refused_in_the_end(quick: None) -> None:
+def test_an_incomplete_request_head_is_refused_at_its_timeout(quick: None) -> None:
     with serving(head_timeout_s=0.1) as port:
         assert heard(port, b"GET / HTTP/1.1\r\nHost").startswith(b"HTTP/1.1 408 ")
 
@@ -307,12 +307,12 @@ def test_a_connection_that_is_idle_after_an_answer_is_closed(quick: None) -> Non
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 10\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n5\r\n"])
-def test_half_a_body_is_refused_in_the_end(quick: None, head: bytes) -> None:
+def test_an_incomplete_body_is_refused_at_its_timeout(quick: None, head: bytes) -> None:
     with serving(body_timeout_s=0.1) as port, Caller(port) as caller:
         assert caller.send(POST, head, b"abc").everything().startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_client_that_does_not_read_its_answer_loses_the_connection(quick: None) -> None:
+def test_a_client_that_does_not_read_its_response_is_disconnected(quick: None) -> None:
     with serving(head_timeout_s=0.1, keep_alive_s=0.5) as port, Caller(port) as caller:
         caller.send(get("/large"))
         # The answer does not fit into the buffers; none of it is read until a later connection has been closed.
@@ -320,7 +320,7 @@ def test_a_client_that_does_not_read_its_answer_loses_the_connection(quick: None
         assert len(caller.everything()) < LARGE
 
 
-def test_connections_beyond_the_limit_are_told_so(quick: None) -> None:
+def test_connections_beyond_the_limit_are_answered_503(quick: None) -> None:
     with serving(max_connections=2) as port, Caller(port) as first, Caller(port) as second:
         for caller in (first, second):
             assert caller.send(get("/deaf")).answer()[0] == 200

@@ -211,7 +211,7 @@ def test_requests_are_answered_over_http2(client: httpx.Client) -> None:
     assert client.get("/parts").text == "one two"
 
 
-def test_a_body_larger_than_all_windows_comes_whole(client: httpx.Client) -> None:
+def test_a_request_body_larger_than_the_flow_control_windows_is_received_completely(client: httpx.Client) -> None:
     size = 2 * CONNECTION_WINDOW_BYTES
     got = client.post("/echo", content=b"y" * size, headers=JSON)
     assert got.json()["size"] == size
@@ -220,17 +220,17 @@ def test_a_body_larger_than_all_windows_comes_whole(client: httpx.Client) -> Non
     assert client.post("/echo", content=b"{}", headers={"content-type": "image/png"}).status_code == 415
 
 
-def test_an_answer_larger_than_all_windows_comes_whole(client: httpx.Client) -> None:
+def test_a_response_larger_than_the_flow_control_windows_is_sent_completely(client: httpx.Client) -> None:
     assert client.get("/large").content == b"x" * LARGE
 
 
-def test_the_same_port_speaks_http1(server: ThreadedServer) -> None:
+def test_the_same_port_serves_http1(server: ThreadedServer) -> None:
     got = httpx.get(f"{server.url}/deaf")
     assert (got.status_code, got.http_version) == (200, "HTTP/1.1")
 
 
 @pytest.mark.parametrize(("takes_http2", "version"), [(True, "HTTP/2"), (False, "HTTP/1.1")])
-def test_over_tls_http2_is_offered_where_it_is_taken(takes_http2: bool, version: str, tmp_path: Path) -> None:
+def test_over_tls_http2_is_negotiated_if_the_client_offers_it(takes_http2: bool, version: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     certificate = authority.sign("server")
     trust = ssl.create_default_context(cafile=authority.path)
@@ -242,7 +242,7 @@ def test_over_tls_http2_is_offered_where_it_is_taken(takes_http2: bool, version:
     assert (got.http_version, len(got.content)) == (version, LARGE)
 
 
-def test_a_preface_that_comes_byte_by_byte_is_one(server: ThreadedServer) -> None:
+def test_an_http2_preface_that_arrives_byte_by_byte_is_recognised(server: ThreadedServer) -> None:
     caller = Caller.__new__(Caller)
     caller.__dict__.update(events=[], body=bytearray(), h2=H2Connection())
     caller.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S)
@@ -254,7 +254,7 @@ def test_a_preface_that_comes_byte_by_byte_is_one(server: ThreadedServer) -> Non
     caller.socket.close()
 
 
-def test_a_service_that_does_not_take_http2_refuses_its_preface() -> None:
+def test_a_service_without_http2_refuses_the_preface() -> None:
     with serving(takes_http2=False) as server, socket.create_connection(("127.0.0.1", server.port)) as plain:
         plain.settimeout(PATIENCE_S)
         plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -269,7 +269,7 @@ def test_requests_of_one_connection_do_not_wait_for_each_other(caller: Caller, c
     caller.wait_for(StreamEnded, first)
 
 
-def test_lines_of_a_body_are_answered_while_it_is_sent(caller: Caller) -> None:
+def test_the_lines_of_a_request_body_are_answered_while_it_is_being_sent(caller: Caller) -> None:
     stream_id = caller.ask("/lines", "POST", is_all=False)
     for line in (b"one", b"two"):
         caller.body.clear()
@@ -284,7 +284,7 @@ def test_lines_of_a_body_are_answered_while_it_is_sent(caller: Caller) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_an_answer_before_the_end_of_its_request_tells_the_caller_to_send_no_more() -> None:
+def test_a_response_before_the_end_of_its_request_tells_the_client_to_stop_sending() -> None:
     with serving() as server:
         caller = Caller(server.port)
         stream_id = caller.ask("/deaf", "POST", is_all=False)
@@ -296,14 +296,14 @@ def test_an_answer_before_the_end_of_its_request_tells_the_caller_to_send_no_mor
         caller.socket.close()
 
 
-def test_an_answer_that_breaks_off_resets_its_stream_and_no_other(caller: Caller) -> None:
+def test_a_response_that_fails_midway_resets_its_stream_and_no_other(caller: Caller) -> None:
     reset = caller.wait_for(StreamReset, caller.ask("/broken"))
     assert isinstance(reset, StreamReset)
     assert reset.error_code == ErrorCodes.INTERNAL_ERROR
     caller.wait_for(StreamEnded, caller.ask("/deaf"))
 
 
-def test_a_handler_hears_that_its_stream_was_reset(caller: Caller, client: httpx.Client) -> None:
+def test_a_handler_is_cancelled_when_its_stream_is_reset(caller: Caller, client: httpx.Client) -> None:
     stream_id = caller.ask("/watching?gate=reset", "POST")
     while not client.get("/look?gate=reset").json()["asked"]:
         pass
@@ -314,7 +314,7 @@ def test_a_handler_hears_that_its_stream_was_reset(caller: Caller, client: httpx
     caller.wait_for(StreamEnded, caller.ask("/deaf"))
 
 
-def test_bodies_that_no_handler_takes_leave_the_window_to_others(caller: Caller) -> None:
+def test_unread_request_bodies_do_not_exhaust_the_connection_window(caller: Caller) -> None:
     """Each fills its own window and is reset; the connection's window would be used up by a sixteenth of them."""
     for _ in range(MAX_RESETS - 1):
         stream_id = caller.ask("/gated?gate=shut", "POST", is_all=False)
@@ -330,7 +330,7 @@ def test_bodies_that_no_handler_takes_leave_the_window_to_others(caller: Caller)
     caller.wait_for(StreamEnded, last)
 
 
-def test_a_caller_that_opens_and_resets_streams_again_and_again_is_ended(server: ThreadedServer) -> None:
+def test_a_client_that_opens_and_resets_streams_repeatedly_is_disconnected(server: ThreadedServer) -> None:
     caller = Caller(server.port)
     with contextlib.suppress(OSError):
         for _ in range(MAX_RESETS + 1):
@@ -343,7 +343,7 @@ def test_a_caller_that_opens_and_resets_streams_again_and_again_is_ended(server:
     caller.socket.close()
 
 
-def test_more_streams_than_are_allowed_end_the_connection(server: ThreadedServer) -> None:
+def test_more_streams_than_allowed_close_the_connection(server: ThreadedServer) -> None:
     caller = Caller(server.port)
     caller.wait_for(StreamEnded, caller.ask("/deaf"))
     assert caller.h2.remote_settings.max_concurrent_streams == MAX_STREAMS
@@ -358,7 +358,7 @@ def test_more_streams_than_are_allowed_end_the_connection(server: ThreadedServer
 
 
 @pytest.mark.parametrize("head", [{"x-long": "a" * 20_000}, {f"x-{number}": "a" * 100 for number in range(200)}])
-def test_a_head_that_is_too_long_ends_the_connection(server: ThreadedServer, head: dict[str, str]) -> None:
+def test_a_header_block_that_is_too_long_closes_the_connection(server: ThreadedServer, head: dict[str, str]) -> None:
     caller = Caller(server.port)
     stream_id = caller.h2.get_next_available_stream_id()
     pseudo = [(":method", "GET"), (":scheme", "http"), (":authority", "here"), (":path", "/deaf")]
@@ -369,7 +369,7 @@ def test_a_head_that_is_too_long_ends_the_connection(server: ThreadedServer, hea
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 100, b"\x00\x00\x00\x04\x01\x00\x00\x00\x00" * 2 + b"\x00" * 64])
-def test_what_is_no_http2_ends_the_connection(server: ThreadedServer, garbage: bytes) -> None:
+def test_invalid_http2_frames_close_the_connection(server: ThreadedServer, garbage: bytes) -> None:
     caller = Caller(server.port)
     with contextlib.suppress(OSError):
         caller.socket.sendall(garbage)
@@ -380,7 +380,7 @@ def test_what_is_no_http2_ends_the_connection(server: ThreadedServer, garbage: b
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_stream_whose_window_stays_shut_is_reset_and_others_are_not() -> None:
+def test_a_stream_whose_window_stays_closed_is_reset_and_others_are_not() -> None:
     with serving(head_timeout_s=0.3) as server:
         caller = Caller(server.port, window_bytes=0)
         reset = caller.wait_for(StreamReset, caller.ask("/large"))
@@ -394,7 +394,7 @@ def test_a_stream_whose_window_stays_shut_is_reset_and_others_are_not() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_connection_on_which_nothing_is_asked_is_ended() -> None:
+def test_an_http2_connection_without_requests_is_closed() -> None:
     with serving(head_timeout_s=0.1, keep_alive_s=0.1) as server:
         caller = Caller(server.port)
         caller.wait_for(ConnectionTerminated)
@@ -402,7 +402,7 @@ def test_a_connection_on_which_nothing_is_asked_is_ended() -> None:
         caller.socket.close()
 
 
-def test_a_server_that_stops_lets_answers_through_and_then_ends_its_connections() -> None:
+def test_a_stopping_server_completes_its_responses_and_then_closes_its_connections() -> None:
     with serving() as server:
         caller = Caller(server.port)
         caller.wait_for(StreamEnded, caller.ask("/deaf"))

@@ -145,7 +145,7 @@ async def test_a_goaway_on_an_idle_connection_ends_it() -> None:
 
 
 @in_loop
-async def test_a_goaway_with_an_error_ends_the_connection_and_its_requests_without_a_complaint(
+async def test_a_goaway_with_an_error_ends_the_connection_and_its_requests_without_a_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as service:
@@ -178,7 +178,7 @@ async def test_deadlines_are_kept_after_a_goaway_that_follows_an_early_answer() 
 
 
 @in_loop
-async def test_a_connection_that_cannot_be_ended_in_order_is_aborted_and_the_sweep_goes_on(
+async def test_a_connection_that_cannot_be_closed_cleanly_is_aborted_and_the_sweep_continues(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "SWEEP_S", 1000.0)
@@ -225,7 +225,7 @@ async def test_a_request_that_is_reset_in_the_read_that_brings_it_does_not_begin
 
 
 @in_loop
-async def test_nothing_begins_behind_the_reset_that_ends_the_connection() -> None:
+async def test_no_request_is_served_after_the_reset_that_closes_the_connection() -> None:
     async with serving() as service:
         client = service.client()
         for _ in range(MAX_RESETS + 1):

@@ -95,7 +95,7 @@ async def test_a_caller_that_reads_slowly_keeps_its_connection_until_it_stops(st
 
 
 @in_loop
-async def test_bytes_that_a_caller_takes_before_a_late_first_sweep_count() -> None:
+async def test_bytes_that_a_client_reads_before_a_late_first_sweep_count_as_progress() -> None:
     """As on a machine that is busy for longer than the deadline."""
     async with connected() as (client, watch):
         client.wire.protocol.data_received(GET.replace(b"deaf", b"endless"))
@@ -109,7 +109,7 @@ async def test_bytes_that_a_caller_takes_before_a_late_first_sweep_count() -> No
 
 
 @in_loop
-async def test_bytes_that_leave_the_socket_count_though_the_transport_cannot_write() -> None:
+async def test_bytes_that_leave_the_socket_count_as_progress_though_the_transport_cannot_write() -> None:
     here, there = socket.socketpair()
     with here, there:
         there.setblocking(False)
@@ -128,7 +128,7 @@ async def test_bytes_that_leave_the_socket_count_though_the_transport_cannot_wri
 
 
 @in_loop
-async def test_requests_that_come_in_one_read_wait_unparsed_beyond_a_number_and_are_all_answered() -> None:
+async def test_pipelined_requests_beyond_a_limit_wait_unparsed_and_are_all_answered() -> None:
     count = 5_000
     last = GET.replace(b"deaf", b"last")
     async with connected() as (client, _):
@@ -146,7 +146,7 @@ async def test_requests_that_come_in_one_read_wait_unparsed_beyond_a_number_and_
 
 
 @in_loop
-async def test_requests_that_wait_unparsed_when_the_caller_stops_sending_are_answered() -> None:
+async def test_unparsed_requests_are_answered_when_the_client_stops_sending() -> None:
     count = 1_000
     async with connected() as (client, _):
         client.wire.protocol.data_received(GET * count)

@@ -126,7 +126,7 @@ def leave(caller: socket.socket) -> None:
         "later upgrade", "websocket",
     ],
 )  # fmt: skip
-def test_a_push_query_ends_with_its_caller_whatever_the_caller_has_sent(
+def test_a_push_query_ends_when_its_client_disconnects_whatever_the_client_has_sent(
     push: Push, caller: socket.socket, asked: bytes, behind: bytes
 ) -> None:
     caller.sendall(asked)
@@ -137,7 +137,7 @@ def test_a_push_query_ends_with_its_caller_whatever_the_caller_has_sent(
 
 
 @in_loop
-async def test_reading_goes_on_when_a_long_body_that_came_in_one_read_is_taken() -> None:
+async def test_reading_continues_when_a_long_body_that_arrived_in_one_read_has_been_consumed() -> None:
     push = Push()
     client = WiredClient(Watch(Limits()), push.app())
     client.wire.protocol.data_received(query(b"y" * LONG))
@@ -149,7 +149,7 @@ async def test_reading_goes_on_when_a_long_body_that_came_in_one_read_is_taken()
     assert push.has_ended.is_set()
 
 
-def test_a_connection_ends_after_an_answer_behind_which_requests_were_dropped(
+def test_a_connection_is_closed_after_a_response_behind_which_requests_were_dropped(
     push: Push, caller: socket.socket
 ) -> None:
     caller.sendall(query() + GET)
@@ -161,7 +161,7 @@ def test_a_connection_ends_after_an_answer_behind_which_requests_were_dropped(
     assert left.endswith(b"0\r\n\r\n")
 
 
-def test_a_connection_stays_after_an_answer_behind_which_nothing_was_asked(push: Push, caller: socket.socket) -> None:
+def test_a_connection_is_kept_after_a_response_without_further_requests(push: Push, caller: socket.socket) -> None:
     caller.sendall(query(b"y" * LONG))
     read_row(caller)
     push.end()

@@ -22,7 +22,7 @@ ENCODINGS = {
 @pytest.mark.parametrize("with_mark", [True, False])
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("text", TEXTS)
-def test_json_is_understood_in_every_encoding(text: str, encoding: str, with_mark: bool) -> None:
+def test_json_is_decoded_in_every_encoding(text: str, encoding: str, with_mark: bool) -> None:
     body = (ENCODINGS[encoding] if with_mark else b"") + text.encode(encoding)
     assert as_utf8(body) == text.encode()
     for size in (1, 3, 1000):
@@ -32,12 +32,12 @@ def test_json_is_understood_in_every_encoding(text: str, encoding: str, with_mar
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", json.dumps({"a": "b"}).encode("latin-1")])
-def test_what_is_in_no_other_encoding_stays_as_it_is(body: bytes) -> None:
+def test_json_in_utf_8_is_left_unchanged(body: bytes) -> None:
     assert as_utf8(body) == body
 
 
 @pytest.mark.parametrize("body", ["{}".encode("utf-16-le") + b"x", b"\xfe\xff\xd8\x00", b"\0\0\0{\0\0"])
-def test_a_text_that_breaks_its_encoding_is_an_error(body: bytes) -> None:
+def test_json_that_breaks_its_encoding_is_an_error(body: bytes) -> None:
     with pytest.raises(UnicodeDecodeError):
         as_utf8(body)
     stream = Utf8Stream()

@@ -65,7 +65,7 @@ async def status(users: KafkaUsers, name: str, password: str) -> int:
     return 200
 
 
-def test_a_right_login_is_tried_once_and_again_when_it_is_no_longer_remembered() -> None:
+def test_a_right_login_is_tried_at_kafka_once_and_again_when_its_cache_entry_has_expired() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         for _ in range(3):
             caller = await users.caller_of(header("ana", "pass:word"))
@@ -81,7 +81,7 @@ def test_a_right_login_is_tried_once_and_again_when_it_is_no_longer_remembered()
     run(test, ana="pass:word")
 
 
-def test_a_wrong_password_that_is_repeated_is_tried_once_a_second() -> None:
+def test_a_repeated_wrong_password_is_tried_at_kafka_once_a_second() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         for _ in range(100):
             assert await status(users, "ana", "wrong") == 401
@@ -99,7 +99,7 @@ def test_a_wrong_password_that_is_repeated_is_tried_once_a_second() -> None:
     "given", [None, "", "Basic", "Basic !!", "Bearer abc", header("", "x"), header("ana", ""), header("a\0na", "x"),
               header("ana", "x\ny"), header("ana", "x" * 2000)],
 )  # fmt: skip
-def test_what_can_be_no_login_is_refused_and_not_tried(given: str | None) -> None:
+def test_a_malformed_login_is_refused_and_not_tried_at_kafka(given: str | None) -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         with pytest.raises(HttpProblem) as refused:
             await users.caller_of(given)
@@ -110,7 +110,7 @@ def test_what_can_be_no_login_is_refused_and_not_tried(given: str | None) -> Non
     run(test, ana="right")
 
 
-def test_requests_with_the_same_login_share_a_trial_and_one_that_goes_away_takes_it_from_no_other() -> None:
+def test_requests_with_the_same_login_share_one_trial_even_if_one_of_them_is_cancelled() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         brokers.gate.clear()
         first = asyncio.create_task(status(users, "ana", "right"))
@@ -124,7 +124,7 @@ def test_requests_with_the_same_login_share_a_trial_and_one_that_goes_away_takes
     run(test, ana="right")
 
 
-def test_a_flood_of_wrong_passwords_is_bounded_and_keeps_out_no_user_who_was_in() -> None:
+def test_a_flood_of_wrong_passwords_is_bounded_and_does_not_lock_out_cached_users() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         assert await status(users, "ana", "right") == 200
         clock.advance_ms(REMEMBER_MS)
@@ -147,7 +147,7 @@ def test_a_flood_of_wrong_passwords_is_bounded_and_keeps_out_no_user_who_was_in(
     run(test, ana="right")
 
 
-def test_guesses_at_one_name_leave_room_for_others() -> None:
+def test_guesses_at_one_user_name_leave_room_for_other_users() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         brokers.gate.clear()
         guesses = [asyncio.create_task(status(users, "ana", f"guess {n}")) for n in range(200)]
@@ -161,7 +161,7 @@ def test_guesses_at_one_name_leave_room_for_others() -> None:
     run(test, ana="right", rui="right")
 
 
-def test_without_brokers_a_login_that_was_right_counts_for_a_while_and_others_hear_503() -> None:
+def test_without_brokers_a_cached_login_is_accepted_for_a_while_and_others_get_503() -> None:
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:
         assert await status(users, "ana", "right") == 200
         brokers.are_away = True
@@ -187,7 +187,7 @@ def test_a_user_without_the_operation_that_callers_need_is_forbidden_until_it_ha
     run(test, ana="right", rui="right")
 
 
-def test_what_is_remembered_is_bounded_and_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_login_cache_is_bounded_and_holds_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_users, "MAX_REMEMBERED", 5)
 
     async def test(brokers: Brokers, users: KafkaUsers, clock: ManualClock) -> None:

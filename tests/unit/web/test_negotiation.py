@@ -36,16 +36,16 @@ RECORDS = (
         ("application/vnd.kafka.json.v2+json", RECORDS, "application/vnd.kafka.json.v2+json"),
     ],
 )
-def test_the_caller_gets_the_type_it_likes_best_and_then_the_one_the_server_does(
+def test_content_negotiation_follows_the_preference_of_the_client_and_then_of_the_server(
     accept: str | None, produced: tuple[str, ...], chosen: str | None
 ) -> None:
     assert choose_media_type(accept, produced) == chosen
 
 
-def test_a_body_without_a_type_is_a_stream_of_bytes() -> None:
+def test_a_body_without_a_content_type_is_octet_stream() -> None:
     assert consumes(None, ("application/octet-stream",))
     assert not consumes(None, ("application/json",))
 
 
-def test_parameters_of_a_content_type_do_not_matter() -> None:
+def test_parameters_of_a_content_type_are_ignored() -> None:
     assert consumes("application/JSON;charset=utf-8", ("application/json",))

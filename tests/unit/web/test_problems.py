@@ -17,7 +17,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_makes_an_exception_with_its_status_code_and_facts(name: str) -> None:
+def test_a_problem_row_makes_an_exception_with_its_status_code_and_arguments(name: str) -> None:
     row = ROWS[name]
     facts = [f"{{fact {number}}}" for number in range(row.sentence.count("{}"))]
     made = row(*facts)
@@ -32,6 +32,6 @@ def test_a_reference_is_shown_as_scripts_look_for_it() -> None:
     assert "{magic=1,keytype=SCHEMA,subject=s,version=3}" in made.message
 
 
-def test_a_problem_without_the_arguments_of_its_sentence_is_a_mistake() -> None:
+def test_a_problem_without_the_arguments_of_its_message_raises_an_error() -> None:
     with pytest.raises(AssertionError, match="not found"):
         registry_problems.subject_not_found()

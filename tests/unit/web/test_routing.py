@@ -32,26 +32,26 @@ def test_segments_are_decoded_as_utf8() -> None:
     assert found(tree("/s/{name}"), "/s/%3A.ctx%3Acaf%C3%A9") == ("/s/{name}", {"name": ":.ctx:café"})
 
 
-def test_a_literal_wins_and_a_blind_alley_is_taken_back() -> None:
+def test_a_literal_segment_is_preferred_and_routing_backtracks_from_a_dead_end() -> None:
     routes = tree("/schemas/types", "/schemas/{kind}/x")
     assert found(routes, "/schemas/types") == ("/schemas/types", {})
     assert found(routes, "/schemas/types/x") == ("/schemas/{kind}/x", {"kind": "types"})
 
 
-def test_a_slash_at_the_end_changes_nothing() -> None:
+def test_a_trailing_slash_is_ignored() -> None:
     assert found(tree("/a/b"), "/a/b/") == ("/a/b", {})
     assert found(tree("/"), "/") == ("/", {})
 
 
 @pytest.mark.parametrize("path", ["/a", "/a/b/c", "/a//b", "/x"])
-def test_other_paths_lead_nowhere(path: str) -> None:
+def test_unknown_paths_have_no_route(path: str) -> None:
     assert found(tree("/a/{x}"), path) is None
 
 
-def test_the_rest_of_a_path_is_taken_whole() -> None:
+def test_a_rest_parameter_takes_the_remaining_path() -> None:
     assert found(tree("/files/{path...}"), "/files/a/b%20c") == ("/files/{path...}", {"path": "a/b c"})
 
 
-def test_two_rows_for_one_question_are_a_mistake() -> None:
+def test_two_endpoints_for_one_method_and_path_are_an_error() -> None:
     with pytest.raises(AssertionError):
         tree("/a", "/a")

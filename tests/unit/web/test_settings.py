@@ -28,7 +28,7 @@ class Table:
     computed: str = "as it is"
 
 
-def test_what_is_set_is_read_and_the_rest_has_its_default() -> None:
+def test_given_settings_are_read_and_others_have_their_default() -> None:
     assert read_settings(Table(), {}) == Table()
     found = read_settings(Table(), {"count": " 7 ", "enabled": "FALSE", "name": "n", "words": "b, c", "other": "x"})
     assert found == Table(7, False, "n", ("b", "c"))
@@ -40,7 +40,7 @@ def test_settings_below_a_prefix_have_its_keys_without_it() -> None:
     assert settings_below(given, "producer.override.") == {"acks": "all"}
 
 
-def test_the_newer_name_of_a_key_comes_first_and_an_empty_text_is_none() -> None:
+def test_the_newer_name_of_a_key_is_preferred_and_an_empty_value_counts_as_unset() -> None:
     assert read_settings(Table(), {"enabled": "false", "on": "true", "name": ""}) == Table()
 
 
@@ -50,12 +50,12 @@ def test_a_wrong_value_is_named_with_its_key(key: str, text: str) -> None:
         read_settings(Table(), {key: text})
 
 
-def test_defaults_can_be_written_down() -> None:
+def test_default_settings_can_be_rendered() -> None:
     assert default_texts(Table) == {"count": "3", "on": "true", "words": "a"}
     assert read_settings(Table(), default_texts(Table)) == Table()
 
 
-def test_unknown_keys_are_named_and_ours_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_keys_are_named_and_those_of_pessoa_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("pessoa.test")
     with caplog.at_level(logging.INFO, "pessoa.test"):
         log_unknown(log, {"count": "1", "pessoa.cuont": "1", "debug": "true", "kafka.x": "y"}, [Table], ("kafka.",))
@@ -66,7 +66,7 @@ def test_unknown_keys_are_named_and_ours_with_a_warning(caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("table", [HttpSettings, RegistryConfig, RestConfig, WorkerConfig])
-def test_every_setting_of_a_service_says_what_it_is_and_stands_in_one_row(table: type[HttpSettings]) -> None:
+def test_every_setting_of_a_service_is_documented_and_declared_once(table: type[HttpSettings]) -> None:
     names = [name for row in rows(table).values() for name in row.names]
     assert len(names) == len(set(names)) > 5
     assert [row.names for row in rows(table).values() if not row.doc.endswith((".", "…"))] == []
@@ -79,7 +79,7 @@ def test_a_listener_may_leave_out_its_host_and_where_there_is_a_default_its_port
 
 
 @pytest.mark.parametrize("text", ["a:1", "ftp://a:1", "http://a", "http://a:x", "http://a:70000"])
-def test_what_is_no_listener_is_shown(text: str) -> None:
+def test_the_error_for_an_invalid_listener_shows_it(text: str) -> None:
     with pytest.raises(ConfigProblem, match=f"listeners={text}: it must be http://host:port or https://host:port"):
         parse_listeners(text)
 
@@ -100,7 +100,7 @@ def test_connect_listens_by_http_or_https_and_knows_the_older_keys() -> None:
         connect_config({"status.storage.partitions": "0"})
 
 
-def test_a_service_listens_where_it_is_told() -> None:
+def test_a_service_listens_at_its_configured_address() -> None:
     assert read_http_settings({}, HERE).listener == HERE
     assert read_http_settings({"port": "81"}, HERE).listener == Listener("http", "127.0.0.1", 81)
     assert read_http_settings({"port": "81", "listeners": "http://b:0"}, HERE).listener == Listener("http", "b", 0)

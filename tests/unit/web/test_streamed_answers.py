@@ -14,7 +14,7 @@ from tests.unit.web.wire import in_loop
 
 
 @in_loop
-async def test_an_answer_whose_head_cannot_be_sent_ends_what_it_is_made_of() -> None:
+async def test_a_streamed_response_whose_head_cannot_be_sent_closes_its_generator() -> None:
     async def chunks(closed: list[str]) -> AsyncGenerator[bytes, None]:
         try:
             yield b""

@@ -195,7 +195,9 @@ def case(row: Any) -> str | None:
 
 
 @pytest.mark.parametrize(("kind", "value", "classic", "compact"), TABLE, ids=case)
-def test_a_construct_byte_by_byte(kind: Any, value: Any, classic: str, compact: str) -> None:
+def test_each_construct_of_the_protocol_has_the_expected_bytes(
+    kind: Any, value: Any, classic: str, compact: str
+) -> None:
     message = kind(value=value)
     for version, expected in enumerate((bytes.fromhex(classic), bytes.fromhex(compact) + b"\x00")):
         assert message.encode(version) == expected
@@ -206,16 +208,16 @@ def test_a_construct_byte_by_byte(kind: Any, value: Any, classic: str, compact: 
         assert b"".join(kind.encoder(version)(message, bytearray(b"\x55"))) == b"\x55" + expected
 
 
-def test_not_a_number_keeps_its_bits() -> None:
+def test_nan_keeps_its_bits() -> None:
     data = bytes.fromhex("7ff8000000000001")
     assert Float64.decode(data, 0).encode(0) == data
 
 
-def test_any_byte_but_zero_is_true() -> None:
+def test_any_byte_but_zero_decodes_to_true() -> None:
     assert Bool.decode(b"\x02", 0) == Bool(value=True)
 
 
-def test_a_marker_that_is_not_negative_means_that_the_struct_is_there() -> None:
+def test_a_non_negative_marker_means_that_the_struct_is_present() -> None:
     assert NullableNested.decode(b"\x00\x01\x02", 0).value == Point(x=1, y=2)
     assert NullableNested.decode(b"\x80", 0).value is None
 
@@ -224,7 +226,7 @@ def test_text_that_is_not_utf8_has_replacement_characters_as_in_java() -> None:
     assert Text.decode(b"\x00\x03a\xffb", 0).value == "a\ufffdb"
 
 
-def test_record_data_comes_back_as_a_view_of_the_frame_and_goes_out_untouched() -> None:
+def test_record_data_is_decoded_as_a_view_of_the_frame_and_encoded_without_a_copy() -> None:
     data = bytearray(b"\x00\x00\x00\x05batch")
     decoded, _ = Records.decoder(0)(data, 0, len(data))
     data[4:9] = b"BATCH"
@@ -245,7 +247,7 @@ NULLS: list[tuple[type[Message], str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "classic", "compact"), NULLS, ids=case)
-def test_a_null_where_none_is_allowed_is_refused_both_ways(kind: Any, classic: str, compact: str) -> None:
+def test_a_null_that_is_not_allowed_is_refused_in_decoding_and_encoding(kind: Any, classic: str, compact: str) -> None:
     for version, data in enumerate((bytes.fromhex(classic), bytes.fromhex(compact) + b"\x00")):
         with pytest.raises(ProtocolViolation, match="null"):
             kind.decode(data, version)
@@ -293,7 +295,7 @@ def test_an_array_that_claims_more_than_the_bytes_can_hold_is_a_violation(kind: 
 
 
 @pytest.mark.parametrize("kind", [Text, Bytes, Records], ids=case)
-def test_a_size_past_the_end_is_a_violation_even_if_other_bytes_lie_there(kind: Any) -> None:
+def test_a_size_past_the_end_of_the_frame_is_a_violation_even_if_the_buffer_has_more_bytes(kind: Any) -> None:
     data = bytes(3) + b"\x08" if kind is not Text else b"\x00\x08"
     with pytest.raises(ProtocolViolation, match="ends too early"):
         kind.decoder(0)(data + bytes(20), 0, len(data) + 3)
@@ -326,13 +328,13 @@ OUT_OF_RANGE: list[tuple[type[Message], Any]] = [
 
 @pytest.mark.parametrize(("kind", "value"), OUT_OF_RANGE, ids=case)
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_value_that_the_wire_cannot_carry_is_an_encode_error(kind: Any, value: Any, version: int) -> None:
+def test_a_value_that_cannot_be_encoded_is_an_encode_error(kind: Any, value: Any, version: int) -> None:
     with pytest.raises(EncodeError, match=f"{kind.__name__} v{version}"):
         kind(value=value).encode(version)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_string_longer_than_an_int16_can_count_is_refused_in_both_forms(version: int) -> None:
+def test_a_string_longer_than_an_int16_can_count_is_refused_in_classic_and_compact_form(version: int) -> None:
     # Apache's reader refuses it in the compact form as well, where the length would have room.
     with pytest.raises(EncodeError):
         Text(value="x" * 32768).encode(version)

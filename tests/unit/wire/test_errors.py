@@ -42,7 +42,7 @@ def test_the_codes_run_from_minus_one_without_a_gap() -> None:
     assert [error.value for error in ErrorCode] == list(range(-1, 134))
 
 
-def test_every_error_has_a_sentence_of_its_own() -> None:
+def test_every_error_code_has_its_own_message() -> None:
     texts = [error.text for error in ErrorCode]
     assert all(len(text) > 5 and text.endswith(".") for text in texts)
     assert len(set(texts)) == len(texts)
@@ -52,7 +52,7 @@ def test_only_none_is_not_an_error() -> None:
     assert [error for error in ErrorCode if not error.is_error] == [ErrorCode.NONE]
 
 
-def test_an_error_packs_as_the_number_it_is() -> None:
+def test_an_error_code_is_packed_as_its_number() -> None:
     assert pack(">h", ErrorCode.UNSUPPORTED_VERSION) == b"\x00\x23"
     assert int(ErrorCode.UNSUPPORTED_VERSION) == 35
     assert pickle.loads(pickle.dumps(ErrorCode.UNKNOWN_TOPIC_ID)) is ErrorCode.UNKNOWN_TOPIC_ID

@@ -91,7 +91,7 @@ def test_a_field_that_is_set_and_that_the_version_lacks_is_refused(version: int,
         evolving(**values).encode(version)
 
 
-def test_an_ignorable_field_is_left_out_silently() -> None:
+def test_an_ignorable_field_that_the_version_lacks_is_omitted() -> None:
     plain = evolving(parts=[Part(index=5)])
     busy = evolving(parts=[Part(index=5, note="x")], hint="look", topic_id=Uuid.of(9))
     assert busy.encode(0) == plain.encode(0)
@@ -129,7 +129,7 @@ TAGGED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("values", "tags"), TAGGED)
-def test_tagged_fields_byte_by_byte(values: dict[str, Any], tags: str) -> None:
+def test_tagged_fields_have_the_expected_bytes(values: dict[str, Any], tags: str) -> None:
     message, data = evolving(**values), bytes.fromhex(BODY + tags)
     assert message.encode(3) == data
     assert Evolving.decode(data, 3) == message
@@ -150,7 +150,7 @@ def test_a_tagged_field_that_has_its_default_is_not_written(values: dict[str, An
     assert evolving(**values).encode(3) == bytes.fromhex(BODY + "00")
 
 
-def test_a_tagged_default_that_was_written_all_the_same_is_read() -> None:
+def test_a_tagged_field_with_its_default_value_on_the_wire_is_decoded() -> None:
     data = bytes.fromhex(BODY + "02 00 01 00 03 03 ff ff 00")
     read = Evolving.decode(data, 3)
     assert read == evolving(leader=Leader())
@@ -201,7 +201,7 @@ HOSTILE_TAGS: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("tags", "message"), HOSTILE_TAGS)
-def test_tagged_fields_that_lie_about_their_size_are_a_violation(tags: str, message: str) -> None:
+def test_tagged_fields_with_a_wrong_size_are_a_violation(tags: str, message: str) -> None:
     with pytest.raises(ProtocolViolation, match=message):
         Evolving.decode(bytes.fromhex(BODY + tags), 3)
 
@@ -222,7 +222,9 @@ class Fused(Message, versions="0", flexible="0+"):
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16_382, 16_383, 20_000])
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 16_383])
 @pytest.mark.parametrize("tags", [0, 1, 130])
-def test_a_run_of_fixed_fields_before_a_length_of_any_size_is_written_well(size: int, count: int, tags: int) -> None:
+def test_a_run_of_fixed_fields_before_a_length_of_any_size_is_encoded_correctly(
+    size: int, count: int, tags: int
+) -> None:
     message = Fused(a=-2, b=True, c=Uuid.of(5), d=3, text="x" * size, e=-4, numbers=list(range(count)), f=-128)
     message.unknown_tagged_fields = tuple((tag, b"t") for tag in range(tags))
     expected = b"\xff" * 7 + b"\xfe" + b"\x01" + (5).to_bytes(16, "big") + (3).to_bytes(4, "big")
@@ -248,7 +250,7 @@ class Arrays(Message, versions="0-1", flexible="1+"):
 @pytest.mark.parametrize("isr", [None, 0, 31, 127])
 @pytest.mark.parametrize("offline", [0, 2, 128])
 @pytest.mark.parametrize("rack", [0, 127])
-def test_neighbouring_arrays_of_any_lengths_are_written_well(
+def test_adjacent_arrays_of_any_lengths_are_encoded_correctly(
     replicas: int, isr: int | None, offline: int, rack: int
 ) -> None:
     message = Arrays(
@@ -297,7 +299,7 @@ def test_messages_compare_by_value_and_type_and_are_not_hashable() -> None:
         hash(evolving())
 
 
-def test_a_message_shows_its_fields() -> None:
+def test_repr_of_a_message_shows_its_fields() -> None:
     assert repr(Leader(id=3)) == "Leader(id=3, epoch=-1)"
 
 

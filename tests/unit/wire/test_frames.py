@@ -24,7 +24,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("version", "client_id", "expected"), REQUESTS)
-def test_a_request_frame_byte_by_byte(version: int, client_id: str | None, expected: str) -> None:
+def test_a_request_frame_has_the_expected_bytes(version: int, client_id: str | None, expected: str) -> None:
     request = MetadataRequest(topics=None)
     assert b"".join(request_frame(request, version, 258, client_id)) == bytes.fromhex(expected)
 
@@ -43,7 +43,7 @@ def test_the_response_to_api_versions_never_has_tagged_fields_in_its_header(vers
     assert b"".join(response_frame(response, version, 258)) == framed(body)
 
 
-def test_a_flexible_request_for_api_versions_does_have_them() -> None:
+def test_the_flexible_request_header_of_api_versions_has_tagged_fields() -> None:
     request = ApiVersionsRequest(client_software_name="p", client_software_version="1")
     assert b"".join(request_frame(request, 3, 1, None)) == framed(
         bytes.fromhex("0012 0003 00000001 ffff 00") + request.encode(3)
@@ -65,7 +65,7 @@ def test_record_data_passes_through_a_response_frame_untouched() -> None:
     assert FetchResponse.decode(whole[9:], 12) == response
 
 
-def test_a_message_that_cannot_be_encoded_makes_no_frame() -> None:
+def test_a_message_that_cannot_be_encoded_raises_before_a_frame_is_made() -> None:
     with pytest.raises(EncodeError):
         request_frame(MetadataRequest(topics=None), 0, 1, None)
     with pytest.raises(EncodeError):

@@ -46,12 +46,12 @@ print(*sorted(set(sys.modules) - before))
 @pytest.mark.parametrize(
     "module", ["pessoa.wire", "pessoa.wire.frames", "pessoa.wire.catalogue", "pessoa.wire.api.produce"]
 )
-def test_the_wire_imports_nothing_heavy(module: str) -> None:
+def test_the_wire_package_imports_no_slow_module(module: str) -> None:
     assert imported_by(module) & HEAVY == set()
 
 
 @pytest.mark.parametrize("module", ["pessoa.wire", "pessoa.wire.frames", "pessoa.wire.catalogue"])
-def test_the_wire_imports_no_message_and_no_code_writer_before_they_are_needed(module: str) -> None:
+def test_the_wire_package_imports_messages_and_code_generator_only_when_needed(module: str) -> None:
     found = imported_by(module)
     assert module in found
     assert [

@@ -30,14 +30,14 @@ REQUEST_HEADERS = [
 
 
 @pytest.mark.parametrize(("version", "client_id", "encoded"), REQUEST_HEADERS)
-def test_a_request_header_byte_by_byte(version: int, client_id: str | None, encoded: str) -> None:
+def test_a_request_header_has_the_expected_bytes(version: int, client_id: str | None, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     assert header(client_id).encode(version) == data
     assert RequestHeader.decode(data, version) == header(client_id)
 
 
 @pytest.mark.parametrize(("version", "encoded"), [(0, "00000102"), (1, "00000102 00")])
-def test_a_response_header_byte_by_byte(version: int, encoded: str) -> None:
+def test_a_response_header_has_the_expected_bytes(version: int, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     assert ResponseHeader(correlation_id=258).encode(version) == data
     assert ResponseHeader.decode(data, version) == ResponseHeader(correlation_id=258)
@@ -61,12 +61,12 @@ def test_a_flexible_version_has_the_newer_headers_except_the_response_to_api_ver
         assert response_header_version(key.response, version) == expected
 
 
-def test_the_first_eight_bytes_say_what_a_request_is_before_any_rest() -> None:
+def test_api_version_and_correlation_id_can_be_read_from_the_first_eight_bytes_of_a_request() -> None:
     data = b"\xff" + bytes.fromhex("0012 7fff fffffffe") + b"anything"
     assert peek_api(data, 1, len(data)) == (18, 0x7FFF, -2)
 
 
 @pytest.mark.parametrize("size", range(8))
-def test_a_request_shorter_than_that_has_no_header(size: int) -> None:
+def test_a_request_of_fewer_than_eight_bytes_has_no_header(size: int) -> None:
     with pytest.raises(ProtocolViolation, match=f"{size} bytes"):
         peek_api(bytes(20), 2, 2 + size)

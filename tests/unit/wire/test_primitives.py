@@ -32,14 +32,14 @@ def test_a_varint_has_seven_bits_a_byte_lowest_first(value: int, encoded: str) -
 
 
 @pytest.mark.parametrize(("value", "encoded"), UVARINTS)
-def test_a_varint_that_is_cut_off_runs_off_the_end(value: int, encoded: str) -> None:
+def test_a_truncated_varint_raises_an_index_error(value: int, encoded: str) -> None:
     data = bytes.fromhex(encoded)
     for cut in range(len(data)):
         with pytest.raises(IndexError):
             read_uvarint(data[:cut], 0)
 
 
-def test_a_varint_may_be_longer_than_it_must() -> None:
+def test_a_varint_may_be_encoded_in_more_bytes_than_needed() -> None:
     # Java's reader takes it as well.
     assert read_uvarint(b"\x81\x80\x00", 0) == (1, 3)
 
@@ -75,12 +75,12 @@ def test_the_length_of_a_compact_array_is_one_more_than_its_count_and_zero_for_n
     assert ArrayPackers((("i", "b"),), "", extra=0)[-1](-1) == b"\xff\xff\xff\xff"
 
 
-def test_several_arrays_and_what_follows_them_are_packed_in_one_call() -> None:
+def test_several_arrays_and_the_following_fields_are_packed_in_one_call() -> None:
     packers = ArrayPackers((("hB", "i"), ("B", "b")), "bx", extra=1)
     assert packers[2, 3](5, 2, 9, 3, 7, 8, -1) == bytes.fromhex("0005 02 00000009 03 07 08 ff 00")
 
 
-def test_packers_that_are_kept_are_bounded() -> None:
+def test_the_cache_of_array_packers_is_bounded() -> None:
     packers = ArrayPackers((("", "b"), ("", "b")), "", extra=0)
     for first in range(40):
         for second in range(40):

@@ -60,7 +60,7 @@ def test_a_request_with_too_many_elements_is_refused_wherever_they_are(
         kind.decoder(version)(data, 0, len(data))
 
 
-def test_as_many_elements_as_are_allowed_are_taken() -> None:
+def test_a_request_with_exactly_the_allowed_number_of_elements_is_accepted() -> None:
     data = names(MAX_REQUEST_ITEMS)
     found, end = MetadataRequest.decoder(0)(data, 0, len(data))
     assert (len(found.topics), end) == (MAX_REQUEST_ITEMS, len(data))
@@ -69,7 +69,7 @@ def test_as_many_elements_as_are_allowed_are_taken() -> None:
     assert len(produced.topic_data) == HALF
 
 
-def test_an_answer_may_be_as_long_as_it_is() -> None:
+def test_a_response_may_have_more_elements_than_a_request() -> None:
     data = struct.pack(">i", MAX_REQUEST_ITEMS + 1) + (b"\0\0" + struct.pack(">i", 0)) * (MAX_REQUEST_ITEMS + 1)
     found, _ = OffsetFetchResponse.decoder(1)(data, 0, len(data))
     assert len(found.topics) == MAX_REQUEST_ITEMS + 1

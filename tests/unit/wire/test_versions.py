@@ -22,13 +22,13 @@ def test_a_range_is_parsed_and_shown(text: str, versions: Versions, shown: str) 
     assert str(versions) == shown
 
 
-def test_both_ends_belong_to_the_range() -> None:
+def test_a_version_range_includes_both_ends() -> None:
     assert [version in Versions(2, 4) for version in range(1, 6)] == [False, True, True, True, False]
     assert 0 not in NO_VERSIONS
     assert HIGHEST in Versions.parse("0+")
 
 
-def test_each_lists_every_version_of_a_range_that_ends() -> None:
+def test_each_iterates_over_every_version_of_a_closed_range() -> None:
     assert list(Versions(2, 4).each()) == [2, 3, 4]
     assert list(NO_VERSIONS.each()) == []
     with pytest.raises(AssertionError):

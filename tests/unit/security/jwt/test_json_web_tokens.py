@@ -56,7 +56,7 @@ ANA = Issuer()
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_token_is_taken_with_each_algorithm_and_refused_when_a_byte_has_changed(algorithm: str) -> None:
+def test_a_token_of_each_algorithm_is_accepted_and_refused_when_a_byte_has_changed(algorithm: str) -> None:
     issuer = Issuer(algorithm)
     token = issuer.token()
     found = check(token, issuer)
@@ -70,7 +70,7 @@ def test_token_is_taken_with_each_algorithm_and_refused_when_a_byte_has_changed(
         assert why_refused(f"{head}.{claims}.{encoded(wrong)}", issuer) == "its signature is wrong"
 
 
-def test_key_of_another_issuer_under_the_same_id_verifies_nothing() -> None:
+def test_a_key_of_another_issuer_with_the_same_id_verifies_no_token() -> None:
     other = Issuer(key=rsa_key("other"))
     assert why_refused(other.token(), ANA) == "its signature is wrong"
 
@@ -85,7 +85,7 @@ def test_unsigned_token_is_refused() -> None:
         assert "algorithm" in why_refused(token, ANA)
 
 
-def test_public_key_is_no_secret_of_hmac() -> None:
+def test_a_public_key_is_not_accepted_as_an_hmac_secret() -> None:
     assert isinstance(ANA.key, rsa.RSAPrivateKey)
     public = ANA.key.public_key()
     for form in (PublicFormat.SubjectPublicKeyInfo, PublicFormat.PKCS1):
@@ -94,7 +94,7 @@ def test_public_key_is_no_secret_of_hmac() -> None:
             assert "algorithm" in why_refused(sealed_with_secret(ANA.claims(), secret, {"kid": "first"}), ANA)
 
 
-def test_keys_that_the_header_brings_or_points_to_are_not_looked_at() -> None:
+def test_keys_embedded_or_linked_in_the_token_header_are_ignored() -> None:
     mallory = Issuer(key=rsa_key("mallory"))
     for header in (
         {"jwk": mallory.jwk()},
@@ -108,7 +108,7 @@ def test_keys_that_the_header_brings_or_points_to_are_not_looked_at() -> None:
         assert check(ANA.token(header), ANA).subject == "ana"
 
 
-def test_header_with_critical_parts_is_refused() -> None:
+def test_a_token_header_with_critical_extensions_is_refused() -> None:
     assert "crit" in why_refused(ANA.token({"crit": ["b64"], "b64": False}), ANA)
     assert "crit" in why_refused(ANA.token({"crit": []}), ANA)
     assert "crit" in why_refused(ANA.token({"crit": None}), ANA)
@@ -165,7 +165,7 @@ def test_claims_that_break_a_rule_are_refused(changes: dict[str, object], why: s
     assert why in why_refused(ANA.sealed(ANA.header(), ANA.claims(**changes)), ANA)
 
 
-def test_clock_skew_is_in_favour_of_the_token() -> None:
+def test_clock_skew_is_allowed_in_favour_of_the_token() -> None:
     now_s = int(time.time())
     token = ANA.token(exp=now_s, nbf=now_s, iat=now_s)
     assert check(token, ANA, at_ms=now_s * 1000 + 29_999).expires_at_ms == now_s * 1000
@@ -175,7 +175,7 @@ def test_clock_skew_is_in_favour_of_the_token() -> None:
             check(token, ANA, at_ms=at_ms)
 
 
-def test_audience_issuer_and_names_of_claims_are_as_the_rules_say() -> None:
+def test_audience_issuer_and_claim_names_are_checked_as_configured() -> None:
     assert check(ANA.token(aud=["other", AUDIENCE]), ANA).subject == "ana"
     assert check(ANA.token(aud=None, iss=None), ANA, TokenRules()).subject == "ana"
     rules = TokenRules(subject_claim="client_id", scope_claim="scp")
@@ -188,14 +188,14 @@ def test_audience_issuer_and_names_of_claims_are_as_the_rules_say() -> None:
 
 
 @pytest.mark.parametrize("key_id", ["../../etc/passwd", "http://127.0.0.1:1/", "first\0", "", "FIRST", "a" * 1000])
-def test_key_id_is_looked_up_and_nothing_else(key_id: str) -> None:
+def test_a_key_is_looked_up_by_its_exact_id(key_id: str) -> None:
     with pytest.raises(UnknownKey) as unknown:
         check(ANA.token({"kid": key_id}), ANA)
     assert unknown.value.key_id == key_id
     assert key_id == "" or key_id not in str(unknown.value)
 
 
-def test_key_id_that_is_too_long_or_no_text_is_refused_without_a_search() -> None:
+def test_a_key_id_that_is_too_long_or_no_text_is_refused_without_a_lookup() -> None:
     assert "more than 1000" in why_refused(ANA.token({"kid": "a" * 1001}), ANA)
     assert "more than 8192" in why_refused(ANA.token({"kid": "a" * 8000}), ANA)
     assert "more than 32768" in why_refused(ANA.token({"kid": "a" * 1_000_000}), ANA)
@@ -203,7 +203,7 @@ def test_key_id_that_is_too_long_or_no_text_is_refused_without_a_search() -> Non
         assert "header" in why_refused(ANA.token({"kid": strange}), ANA)
 
 
-def test_token_without_a_key_id_is_taken_where_one_key_fits() -> None:
+def test_a_token_without_a_key_id_is_accepted_if_exactly_one_key_fits() -> None:
     nameless = Issuer("ES256", key_id=None)
     other = Issuer(key_id="r")
     both = json.dumps({"keys": [nameless.jwk(), other.jwk()]}).encode()
@@ -216,7 +216,7 @@ def test_token_without_a_key_id_is_taken_where_one_key_fits() -> None:
 # Sizes and shapes.
 
 
-def test_deep_json_is_refused_or_stepped_over() -> None:
+def test_deeply_nested_json_is_refused_or_skipped() -> None:
     for depth in (10, 900, 5_000):
         nested = "[" * depth + "]" * depth
         for claims in (nested, f'{{"sub":{nested}}}', f'{{"a":{nested}}}'):
@@ -227,11 +227,11 @@ def test_deep_json_is_refused_or_stepped_over() -> None:
 
 
 @pytest.mark.parametrize("token", ["", ".", "..", "...", "a.b", "a.b.c.d", "é.é.é", "e30.e30.", " a.b.c", "a" * 40_000])
-def test_garbage_is_refused(token: str) -> None:
+def test_malformed_tokens_are_refused(token: str) -> None:
     assert why_refused(token, ANA)
 
 
-def test_token_of_the_largest_size_is_taken_and_a_larger_one_is_not() -> None:
+def test_a_token_of_the_max_size_is_accepted_and_a_larger_one_is_not() -> None:
     usual = len(ANA.token())
     for extra, is_taken in ((20_000, True), (MAX_TOKEN_CHARACTERS, False)):
         token = ANA.token(groups="g" * extra)
@@ -277,7 +277,7 @@ def test_any_bytes_as_header_and_claims_are_refused(header: bytes, claims: bytes
 # Key sets.
 
 
-def test_keys_that_are_not_for_signatures_are_passed_over() -> None:
+def test_keys_that_are_not_for_signatures_are_skipped() -> None:
     small = rsa.generate_private_key(65537, 1024)
     strange: list[object] = [
         {"kty": "oct", "k": "c2VjcmV0", "kid": "first"},
@@ -301,7 +301,7 @@ def test_keys_that_are_not_for_signatures_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"keys": 7}', "<html>", '{"keys": ' + "[" * 5000, "\xff"])
-def test_what_is_no_key_set_is_refused(text: str) -> None:
+def test_json_that_is_no_key_set_is_refused(text: str) -> None:
     with pytest.raises(BadKeySet):
         parse_key_set(text.encode("latin-1"))
 

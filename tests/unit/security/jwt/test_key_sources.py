@@ -67,7 +67,7 @@ def memory_place(_: Path) -> tuple[KeyReader, Callable[[bytes], object], str]:
 
 
 @pytest.mark.parametrize("place", [disk_place, memory_place])
-def test_reader_reads_files_within_bounds_and_sees_that_they_change(
+def test_the_key_reader_reads_files_within_bounds_and_detects_changes(
     place: Callable[[Path], tuple[KeyReader, Callable[[bytes], object], str]], tmp_path: Path
 ) -> None:
     reader, write, path = place(tmp_path)
@@ -150,7 +150,7 @@ def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     assert not keys.keys().has_id("first")
 
 
-def test_file_that_breaks_or_vanishes_leaves_the_keys_as_they_were(
+def test_a_key_file_that_becomes_invalid_or_vanishes_leaves_the_loaded_keys(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = FIRST.write(tmp_path / "jwks.json")
@@ -224,7 +224,7 @@ async def test_fetch_that_fails_is_repeated_with_growing_pauses_and_keeps_the_ke
 
 
 @looped
-async def test_unknown_key_makes_one_fetch_per_id_in_a_minute_and_a_flood_of_ids_sixteen() -> None:
+async def test_an_unknown_key_id_causes_one_fetch_in_a_minute_and_a_flood_of_ids_at_most_sixteen() -> None:
     reader, clock = MemoryReader(), ManualClock()
     reader.write(URL, FIRST.key_set())
     keys = UrlKeys(URL, reader, clock, Intervals())
@@ -251,7 +251,7 @@ async def test_unknown_key_makes_one_fetch_per_id_in_a_minute_and_a_flood_of_ids
 
 
 @looped
-async def test_key_that_an_issuer_has_added_is_found_by_the_second_token() -> None:
+async def test_a_key_that_the_issuer_has_added_is_found_by_the_second_token() -> None:
     reader, clock = MemoryReader(), ManualClock(1)
     reader.write(URL, FIRST.key_set())
     verifier = open_verifier(parse_location(URL), TokenRules(), reader, clock, Intervals())
@@ -275,12 +275,12 @@ async def test_key_that_an_issuer_has_added_is_found_by_the_second_token() -> No
     ["", "jwks.json", "/etc/jwks.json", "ftp://host/x", "file:relative", "file://host/x", "https://", "http://a:b/",
      "https://user:secret@host/", "https://host/a b", "https://host/\r\nHost: x", "jndi:ldap://x"],
 )  # fmt: skip
-def test_location_that_is_no_url_of_a_host_or_file_is_refused(text: str) -> None:
+def test_a_key_location_that_is_no_http_or_file_url_is_refused(text: str) -> None:
     with pytest.raises(BadKeyLocation):
         parse_location(text)
 
 
-def test_location_must_be_listed() -> None:
+def test_a_key_location_must_be_in_the_allowed_list() -> None:
     url, file = parse_location("https://host/jwks"), parse_location("file:///etc/kafka/jwks.json")
     assert is_allowed(url, ["https://host/jwks"], [])
     for other in (

@@ -15,7 +15,7 @@ def octets(count: int) -> bytes:
     return b"\x05" * count
 
 
-def test_a_password_gets_a_salt() -> None:
+def test_a_scram_user_given_by_password_gets_a_salt() -> None:
     (record,) = parse_first_users(["SCRAM-SHA-512=[name=alice,password=alice-secret,iterations=8192]"], octets)
     keys = keys_of_password("SCRAM-SHA-512", "alice-secret", record.salt, 8192)
     assert (record.name, record.mechanism, record.iterations) == ("alice", 2, 8192)
@@ -23,7 +23,7 @@ def test_a_password_gets_a_salt() -> None:
     assert record.salt.isalnum()
 
 
-def test_a_password_that_is_salted_needs_its_salt() -> None:
+def test_a_scram_user_given_by_salted_password_needs_its_salt() -> None:
     salted = hashlib.pbkdf2_hmac("sha256", b"alice-secret", b"salt", 4096)
     text = (
         f'name="alice",salt="{base64.b64encode(b"salt").decode()}",saltedpassword="{base64.b64encode(salted).decode()}"'
@@ -48,7 +48,7 @@ def test_a_password_that_is_salted_needs_its_salt() -> None:
         ('SCRAM-SHA-256=[name=a,password=""]', "must not be empty"),
     ],
 )
-def test_what_is_wrong_is_said_without_the_password(argument: str, why: str) -> None:
+def test_an_error_in_a_scram_user_is_reported_without_the_password(argument: str, why: str) -> None:
     with pytest.raises(BadFirstUser, match=why) as raised:
         parse_first_users([argument], octets)
     assert "hunter2" not in str(raised.value)

@@ -11,19 +11,19 @@ from pessoa.security.sasl.jaas import MODULES, BadJaas, parse_jaas
 PLAIN = MODULES["PLAIN"]
 
 
-def test_the_options_of_a_plain_module_are_its_users_and_what_the_node_presents() -> None:
+def test_the_options_of_a_plain_login_module_are_its_users_and_the_nodes_own_credentials() -> None:
     jaas = parse_jaas(f'{PLAIN} required username="node" password="n" user_ana="a;\\"b" user_bo=\'c d\';', "PLAIN")
     assert (jaas.username, jaas.password) == ("node", "n")
     assert jaas.users() == {"ana": 'a;"b', "bo": "c d"}
 
 
-def test_a_module_without_options_has_no_users() -> None:
+def test_a_login_module_without_options_has_no_users() -> None:
     jaas = parse_jaas(f"{MODULES['SCRAM-SHA-512']} required;", "SCRAM-SHA-512")
     assert jaas.users() == {}
     assert jaas.username is jaas.password is None
 
 
-def test_lines_comments_and_plain_words_are_read_as_java_reads_them() -> None:
+def test_lines_comments_and_unquoted_words_of_jaas_are_parsed_as_by_java() -> None:
     text = f"""
         {PLAIN} Required  // the module
         user_a-b=word /* two
@@ -48,7 +48,7 @@ def test_lines_comments_and_plain_words_are_read_as_java_reads_them() -> None:
         (f"{MODULES['SCRAM-SHA-256']} required;", "is not that of PLAIN"),
     ],
 )
-def test_what_is_wrong_is_said_without_any_value(text: str, why: str) -> None:
+def test_a_jaas_syntax_error_is_reported_without_any_value(text: str, why: str) -> None:
     with pytest.raises(BadJaas, match=why):
         parse_jaas(text, "PLAIN")
 
@@ -66,13 +66,13 @@ VALUES = st.text(st.characters(codec="utf-8", exclude_characters="\r\n"))
 
 
 @given(st.dictionaries(NAMES, VALUES))
-def test_every_name_and_password_comes_back_from_its_quotes(users: dict[str, str]) -> None:
+def test_every_name_and_password_survives_quoting_in_jaas(users: dict[str, str]) -> None:
     quoted = {name: value.replace("\\", "\\\\").replace('"', '\\"') for name, value in users.items()}
     text = " ".join(f'user_{name}="{value}"' for name, value in quoted.items())
     assert parse_jaas(f"{PLAIN} required {text};", "PLAIN").users() == users
 
 
 @given(st.text() | st.text("abc_=;\"'\\/* \n."))
-def test_garbage_is_refused_and_nothing_else_happens(text: str) -> None:
+def test_malformed_jaas_raises_only_the_expected_error(text: str) -> None:
     with pytest.raises(BadJaas):
         parse_jaas(text, "PLAIN")

@@ -41,7 +41,7 @@ def refused(step: Callable[[], object]) -> AuthenticationFailed:
 
 
 @pytest.mark.parametrize("token", [b"\0ana\0secret", b"ana\0ana\0secret"])
-def test_plain_takes_a_right_password(token: bytes) -> None:
+def test_plain_accepts_a_right_password(token: bytes) -> None:
     exchange = PlainExchange(USERS)
     assert exchange.step(token, NOW_MS) == b""
     assert exchange.identity == Identity("ana")
@@ -63,7 +63,7 @@ def test_plain_takes_a_right_password(token: bytes) -> None:
         (b"", "Invalid SASL/PLAIN response: expected 3 tokens, got 1"),
     ],
 )
-def test_plain_refuses_with_the_texts_of_kafka(token: bytes, text: str | None) -> None:
+def test_plain_refuses_with_the_error_messages_of_kafka(token: bytes, text: str | None) -> None:
     exchange = PlainExchange(USERS)
     assert refused(lambda: exchange.step(token, NOW_MS)).text == text
     assert exchange.identity is None
@@ -100,7 +100,7 @@ def log_in(exchange: ScramServerExchange, client: ScramClientExchange) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_scram_takes_a_right_password_and_proves_that_it_knows_the_user(mechanism: str) -> None:
+def test_scram_accepts_a_right_password_and_sends_the_server_signature(mechanism: str) -> None:
     exchange = server(mechanism)
     log_in(exchange, ScramClientExchange(mechanism, "ana", "secret", "fyko"))
     assert exchange.identity == Identity("ana")
@@ -122,7 +122,7 @@ def test_scram_agrees_with_the_example_of_rfc_7677() -> None:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize(("user", "password"), [("ana", "Secret"), ("ana", ""), ("nobody", "secret")])
-def test_scram_refuses_at_the_second_message_whether_the_user_exists_or_not(
+def test_scram_refuses_in_the_final_message_whether_the_user_exists_or_not(
     mechanism: str, user: str, password: str
 ) -> None:
     exchange = server(mechanism)
@@ -132,7 +132,7 @@ def test_scram_refuses_at_the_second_message_whether_the_user_exists_or_not(
     assert exchange.identity is None
 
 
-def test_the_salt_of_an_unknown_user_is_the_same_each_time_and_looks_like_one_of_kafkas() -> None:
+def test_the_salt_of_an_unknown_user_is_deterministic_and_has_the_form_of_kafkas_salts() -> None:
     def salt_of(mechanism: str, user: str) -> str:
         first = server(mechanism).step(f"n,,n={user},r=x".encode(), NOW_MS).decode()
         assert first.endswith(",i=4096")
@@ -145,7 +145,7 @@ def test_the_salt_of_an_unknown_user_is_the_same_each_time_and_looks_like_one_of
     assert len(salt) in range(22, 27)
 
 
-def test_an_unknown_user_looks_like_most_users_of_the_mechanism() -> None:
+def test_an_unknown_user_gets_the_iterations_of_most_users_of_the_mechanism() -> None:
     def first_of(name: str, shape: CredentialShape, extension: str = "") -> str:
         users = ScramUsers(lambda _: None, lambda _, __: None, b"a secret of the cluster", shape)
         exchange = ScramServerExchange("SCRAM-SHA-256", users, bytes)
@@ -164,7 +164,7 @@ def test_an_unknown_user_looks_like_most_users_of_the_mechanism() -> None:
     assert first_of("eve", CredentialShape(8192, 64), ",tokenauth=true").endswith(",i=4096")
 
 
-def test_the_keys_of_an_unknown_user_are_made_for_known_users_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keys_of_an_unknown_user_are_also_derived_for_known_users(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     own = ScramServerExchange._keys_of_unknown_user
 
@@ -178,7 +178,7 @@ def test_the_keys_of_an_unknown_user_are_made_for_known_users_as_well(monkeypatc
     assert made == ["ana", "eve"]
 
 
-def test_an_unknown_user_cannot_log_in_with_the_keys_that_its_salt_is_made_of() -> None:
+def test_an_unknown_user_cannot_log_in_with_the_keys_derived_for_its_salt() -> None:
     exchange = server(passwords={})
     made = hmac.digest(b"a secret of the cluster", b"SCRAM-SHA-256 eve", "sha256")
     first = exchange.step(b"n,,n=eve,r=x", NOW_MS).decode()
@@ -227,7 +227,7 @@ def test_scram_refuses_a_malformed_first_message(first: bytes) -> None:
     assert refused(lambda: server().step(first, NOW_MS)).text is None
 
 
-def test_scram_reads_no_message_that_is_too_long() -> None:
+def test_scram_refuses_messages_that_are_too_long() -> None:
     failed = refused(lambda: server().step(b"n,,n=" + b"a" * 5000 + b",r=x", NOW_MS))
     assert "5009 bytes" in failed.why
     client = ScramClientExchange("SCRAM-SHA-256", "ana", "secret", "fyko")
@@ -246,33 +246,33 @@ def test_scram_refuses_a_stored_credential_with_too_few_iterations() -> None:
 
 
 @pytest.mark.parametrize("iterations", [1, 4095, 16385, 10**9])
-def test_a_node_that_logs_in_takes_no_iterations_that_kafka_does_not_allow(iterations: int) -> None:
+def test_a_node_that_logs_in_refuses_iteration_counts_that_kafka_does_not_allow(iterations: int) -> None:
     client = ScramClientExchange("SCRAM-SHA-256", "ana", "secret", "fyko")
     failed = refused(lambda: client.final(f"r=fykoX,s=c2FsdA==,i={iterations}".encode()))
     assert str(iterations) in failed.why
 
 
 @pytest.mark.parametrize("first", [b"r=other,s=c2FsdA==,i=4096", b"r=fyko,s=c2FsdA==,i=4096", b"nonsense", b"\xff"])
-def test_a_node_that_logs_in_takes_no_nonce_but_one_that_begins_with_its_own(first: bytes) -> None:
+def test_a_node_that_logs_in_accepts_only_a_nonce_that_begins_with_its_own(first: bytes) -> None:
     client = ScramClientExchange("SCRAM-SHA-256", "ana", "secret", "fyko")
     refused(lambda: client.final(first))
 
 
 @pytest.mark.parametrize("final", [b"v=AAAA", b"e=other-error", b"v=", b"\xff"])
-def test_a_node_that_logs_in_believes_no_server_without_the_right_signature(final: bytes) -> None:
+def test_a_node_that_logs_in_refuses_a_server_without_the_right_signature(final: bytes) -> None:
     client = ScramClientExchange("SCRAM-SHA-256", "ana", "secret", "fyko")
     client.final(server().step(client.first(), NOW_MS))
     refused(lambda: client.check(final))
 
 
-def test_scram_takes_a_delegation_token_for_its_owner() -> None:
+def test_scram_accepts_a_delegation_token_as_its_owner() -> None:
     token = TokenCredential(keys_of_password("SCRAM-SHA-512", "aG1hYw==", b"salt", 4096), "ana", NOW_MS + 5000)
     exchange = server("SCRAM-SHA-512", {}, token)
     log_in(exchange, ScramClientExchange("SCRAM-SHA-512", "token-id", "aG1hYw==", "fyko", ",tokenauth=true"))
     assert exchange.identity == Identity("ana", NOW_MS + 5000, is_token=True)
 
 
-def test_the_name_of_a_token_is_no_user_and_the_name_of_a_user_is_no_token() -> None:
+def test_a_token_id_is_not_accepted_as_a_user_name_nor_a_user_name_as_a_token_id() -> None:
     exchange = server()
     client = ScramClientExchange("SCRAM-SHA-256", "ana", "secret", "fyko", ",tokenauth=true")
     final = client.final(exchange.step(client.first(), NOW_MS))
@@ -280,12 +280,12 @@ def test_the_name_of_a_token_is_no_user_and_the_name_of_a_user_is_no_token() -> 
 
 
 @given(st.text("ab=,2CD3", min_size=1))
-def test_names_with_commas_and_equals_signs_come_back(name: str) -> None:
+def test_scram_names_with_commas_and_equals_signs_are_decoded(name: str) -> None:
     assert read_client_first(f"n,,n={escaped(name)},r=x".encode()).name == name
 
 
 @given(st.lists(st.binary() | st.text("n,a=bcrpi0123456789+/").map(str.encode), min_size=2, max_size=2))
-def test_scram_answers_garbage_with_a_refusal(tokens: list[bytes]) -> None:
+def test_scram_refuses_malformed_messages(tokens: list[bytes]) -> None:
     exchange = server()
     try:
         for token in tokens:
@@ -296,7 +296,7 @@ def test_scram_answers_garbage_with_a_refusal(tokens: list[bytes]) -> None:
 
 
 @given(st.binary())
-def test_scram_lets_no_made_up_final_message_in(final: bytes) -> None:
+def test_scram_refuses_an_invented_final_message(final: bytes) -> None:
     exchange = server()
     exchange.step(b"n,,n=ana,r=fyko", NOW_MS)
     refused(lambda: exchange.step(final, NOW_MS))

@@ -37,14 +37,14 @@ def message(auth: str = f"auth=Bearer {GOOD}", head: str = "n,,", rest: str = ""
         message(rest="".join(f"{chr(97 + number % 26)}{'z' * number}=v\x01" for number in range(60))),
     ],
 )
-def test_right_token_logs_in_as_its_subject_until_it_expires(sent: bytes) -> None:
+def test_a_valid_token_logs_in_as_its_subject_until_it_expires(sent: bytes) -> None:
     exchange = OAuthBearerExchange(verify)
     assert exchange.step(sent, NOW_MS) == b""
     assert exchange.identity == Identity("ana,=x", NOW_MS + 5000)
     assert exchange.refusal is None
 
 
-def test_wrong_token_is_refused_in_two_steps() -> None:
+def test_an_invalid_token_is_refused_in_two_steps() -> None:
     exchange = OAuthBearerExchange(verify)
     assert exchange.step(first_message("wrong.to.ken"), NOW_MS) == REFUSED
     assert exchange.refusal == "the token is refused: its signature is wrong"
@@ -64,7 +64,7 @@ def test_connection_whose_token_was_refused_gets_no_second_try(second: bytes) ->
     assert exchange.identity is None
 
 
-def test_authorization_id_of_another_is_refused() -> None:
+def test_an_authorization_id_that_differs_from_the_subject_is_refused() -> None:
     with pytest.raises(AuthenticationFailed) as failed:
         OAuthBearerExchange(verify).step(message(head="n,a=root,"), NOW_MS)
     assert failed.value.text == (
@@ -103,7 +103,7 @@ def test_authorization_id_of_another_is_refused() -> None:
         message() + b"x",
     ],
 )  # fmt: skip
-def test_message_that_breaks_the_form_fails_with_the_general_sentence(sent: bytes) -> None:
+def test_a_malformed_oauthbearer_message_fails_with_the_general_error_message(sent: bytes) -> None:
     exchange = OAuthBearerExchange(verify)
     with pytest.raises(AuthenticationFailed) as failed:
         exchange.step(sent, NOW_MS)
@@ -112,7 +112,7 @@ def test_message_that_breaks_the_form_fails_with_the_general_sentence(sent: byte
 
 
 @given(st.lists(st.sampled_from([b"n,,", b"\x01", b"auth=", b"Bearer ", b"k=v", b"a=", b",", GOOD.encode(), b"\xff"])))
-def test_fuzzed_message_is_right_refused_or_failed(parts: list[bytes]) -> None:
+def test_a_fuzzed_oauthbearer_message_is_accepted_refused_or_failed(parts: list[bytes]) -> None:
     exchange = OAuthBearerExchange(verify)
     sent, problem = b"".join(parts), ""
     try:
@@ -127,6 +127,6 @@ def test_fuzzed_message_is_right_refused_or_failed(parts: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\x01auth=Bearer b", "a\n", "é", "a" * 40_000])
-def test_what_could_be_no_token_is_not_sent(token: str) -> None:
+def test_text_that_cannot_be_a_token_is_not_sent(token: str) -> None:
     with pytest.raises(AuthenticationFailed):
         first_message(token)

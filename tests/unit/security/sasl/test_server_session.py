@@ -84,7 +84,7 @@ def authenticate(one: ServerSession, token: bytes, version: int = 2, monotonic_m
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("asks_versions", [True, False])
-def test_a_client_that_keeps_the_order_is_let_in(version: int, asks_versions: bool) -> None:
+def test_a_client_that_follows_the_order_of_requests_is_authenticated(version: int, asks_versions: bool) -> None:
     one = session()
     if asks_versions:
         assert send(one, ApiVersionsRequest(), 3) == Pass()
@@ -105,7 +105,7 @@ def test_tokens_after_a_handshake_in_version_0_have_no_header() -> None:
     assert one.identity == Identity("ana")
 
 
-def test_a_wrong_token_without_a_header_gets_no_answer() -> None:
+def test_a_wrong_token_without_a_header_gets_no_response() -> None:
     one = session()
     send(one, SaslHandshakeRequest(mechanism="PLAIN"), 0)
     outcome = send_raw(one, b"\0ana\0wrong")
@@ -114,7 +114,7 @@ def test_a_wrong_token_without_a_header_gets_no_answer() -> None:
     assert one.identity is None
 
 
-def test_a_mechanism_that_is_not_enabled_is_answered_with_those_that_are() -> None:
+def test_a_mechanism_that_is_not_enabled_is_answered_with_the_enabled_ones() -> None:
     one = session()
     outcome = send(one, SaslHandshakeRequest(mechanism="GSSAPI"), 1)
     assert isinstance(outcome, Failure)
@@ -132,7 +132,7 @@ def test_a_wrong_password_is_answered_with_the_text_of_its_mechanism() -> None:
     assert answer.error_message == "Authentication failed: Invalid username or password"
 
 
-def test_a_reason_that_is_not_for_clients_becomes_the_general_sentence() -> None:
+def test_an_internal_error_of_a_mechanism_is_answered_with_the_general_error_message() -> None:
     one = session()
     send(one, SaslHandshakeRequest(mechanism="BROKEN"), 1)
     answer = authenticate(one, ANA)
@@ -150,7 +150,7 @@ def test_a_reason_that_is_not_for_clients_becomes_the_general_sentence() -> None
         [(ApiVersionsRequest(), 0), (SaslHandshakeRequest(mechanism="PLAIN"), 1)],
     ],
 )
-def test_every_other_request_is_a_violation(before: list[tuple[Message, int]]) -> None:
+def test_every_other_request_before_authentication_is_a_protocol_violation(before: list[tuple[Message, int]]) -> None:
     for wrong in (MetadataRequest(topics=None), SaslAuthenticateRequest(auth_bytes=ANA), ApiVersionsRequest(),
                   SaslHandshakeRequest(mechanism="PLAIN")):  # fmt: skip
         one = session()
@@ -175,7 +175,7 @@ class Unreached:
         raise AssertionError("a token that is too long reached its mechanism")
 
 
-def test_a_token_that_is_too_long_reaches_no_mechanism() -> None:
+def test_a_token_that_is_too_long_is_not_passed_to_a_mechanism() -> None:
     for version in (0, 1):
         one = ServerSession(lambda: [Mechanism("ANY", Unreached, 0)])
         send(one, SaslHandshakeRequest(mechanism="ANY"), version)
@@ -197,14 +197,14 @@ def test_a_token_that_is_too_long_is_refused_when_a_session_is_renewed() -> None
     assert "bytes" in outcome.why
 
 
-def test_the_longest_token_that_is_taken_reaches_its_mechanism() -> None:
+def test_a_token_of_the_max_length_is_passed_to_its_mechanism() -> None:
     one = session()
     send(one, SaslHandshakeRequest(mechanism="PLAIN"), 1)
     token = b"\0ana\0" + b"x" * (MAX_TOKEN_BYTES - 5)
     assert authenticate(one, token).error_message == "Authentication failed: Invalid username or password"
 
 
-def test_what_is_logged_of_a_mechanism_or_a_name_is_short() -> None:
+def test_the_logged_names_of_mechanisms_and_users_are_truncated() -> None:
     outcome = send(session(), SaslHandshakeRequest(mechanism="\x01" * 30_000), 1)
     assert isinstance(outcome, Failure)
     assert len(outcome.why) < 600
@@ -220,7 +220,7 @@ def test_a_second_handshake_in_place_of_a_token_is_answered_and_ends_the_login()
     assert answer == SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=[])
 
 
-def test_versions_may_be_asked_for_again_after_a_version_that_is_not_known() -> None:
+def test_api_versions_may_be_sent_again_after_an_unsupported_version() -> None:
     one = session()
     data = bytearray(b"\0\x12\0\x63\0\0\0\7")
     assert one.receive(data, 0, len(data), NOW_MS, 0) == Pass()
@@ -229,7 +229,7 @@ def test_versions_may_be_asked_for_again_after_a_version_that_is_not_known() -> 
         send(one, ApiVersionsRequest(), 4)
 
 
-def test_versions_that_are_not_known_are_asked_for_once() -> None:
+def test_api_versions_with_an_unsupported_version_may_be_sent_once() -> None:
     one = session()
     data = bytearray(b"\0\x12\0\x63\0\0\0\7")
     assert one.receive(data, 0, len(data), NOW_MS, 0) == Pass()
@@ -246,7 +246,7 @@ def logged_in(mechanism: str = "PLAIN", max_session_ms: int = 60_000) -> tuple[S
     return one, authenticate(one, ANA, 2, monotonic_ms=1000).session_lifetime_ms
 
 
-def test_a_session_lasts_as_long_as_the_setting_and_the_credential_allow() -> None:
+def test_a_sasl_session_lasts_as_long_as_the_setting_and_the_credential_allow() -> None:
     assert logged_in("PLAIN", 60_000)[1] == 60_000
     assert logged_in("PLAIN", 0)[1] == 0
     assert logged_in("LASTING", 60_000)[1] == 30_000
@@ -315,7 +315,7 @@ FRAMES = st.binary(max_size=64) | st.sampled_from(
 
 
 @given(st.lists(FRAMES, max_size=6))
-def test_no_garbage_and_no_order_of_requests_logs_in_without_a_password(frames: list[bytes]) -> None:
+def test_no_sequence_of_requests_authenticates_without_a_password(frames: list[bytes]) -> None:
     one = session()
     for frame in frames:
         try:

@@ -41,7 +41,7 @@ def test_a_metadata_record_with_nothing_in_it_still_has_tagged_fields() -> None:
 
 
 @pytest.mark.parametrize("data", ["01 7f 00", "01 80 01 00", "01 02 05 00", "01 ff ff ff ff 0f 00"])
-def test_a_metadata_record_of_an_unknown_type_or_version_is_none(data: str) -> None:
+def test_decoding_a_metadata_record_of_an_unknown_type_or_version_returns_none(data: str) -> None:
     assert decode_metadata_record(bytes.fromhex(data)) is None
 
 
@@ -52,7 +52,7 @@ def test_a_metadata_record_in_another_frame_version_is_a_violation(version: str)
 
 
 @pytest.mark.parametrize("cut", range(3))
-def test_a_metadata_record_that_ends_within_its_frame_is_a_violation(cut: int) -> None:
+def test_a_metadata_record_that_ends_within_its_frame_header_is_a_violation(cut: int) -> None:
     with pytest.raises(ProtocolViolation, match="ends within its frame"):
         decode_metadata_record(encode_metadata_record(TOPIC, 0)[:cut])
 
@@ -76,7 +76,7 @@ def test_a_coordinator_value_has_its_version_before_it() -> None:
     assert decode_coordinator_value(GROUP_LOG, OFFSET_KEY, data) == OFFSET_VALUE
 
 
-def test_the_same_type_means_something_else_in_each_log() -> None:
+def test_the_same_key_type_has_another_meaning_in_each_coordinator_log() -> None:
     assert decode_coordinator_key(GROUP_LOG, bytes.fromhex("0002 0001 67")) == GroupMetadataKey(group="g")
     assert decode_coordinator_key(TRANSACTION_LOG, bytes.fromhex("0000 0001 67")) == TransactionLogKey(
         transactional_id="g"
@@ -103,12 +103,12 @@ def test_a_transaction_value_survives_both_its_versions() -> None:
 
 @pytest.mark.parametrize("log", [GROUP_LOG, TRANSACTION_LOG, SHARE_LOG])
 @pytest.mark.parametrize("number", [99, 0x7FFF, -1])
-def test_a_key_of_an_unknown_type_is_none(log: str, number: int) -> None:
+def test_decoding_a_key_of_an_unknown_type_returns_none(log: str, number: int) -> None:
     assert decode_coordinator_key(log, number.to_bytes(2, "big", signed=True) + b"anything") is None
 
 
 @pytest.mark.parametrize("version", [5, 0x7FFF, -1])
-def test_a_value_of_an_unknown_version_is_none(version: int) -> None:
+def test_decoding_a_value_of_an_unknown_version_returns_none(version: int) -> None:
     data = version.to_bytes(2, "big", signed=True) + b"anything"
     assert decode_coordinator_value(GROUP_LOG, OFFSET_KEY, data) is None
 
