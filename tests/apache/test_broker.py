@@ -58,6 +58,6 @@ def test_three_nodes_are_one_cluster_when_the_block_begins() -> None:
     assert not any(directory.exists() for directory in directories)
 
 
-def test_a_broker_that_cannot_start_says_what_it_printed() -> None:
+def test_the_error_for_an_apache_broker_that_cannot_start_has_its_output() -> None:
     with pytest.raises(ApacheKafkaError, match=r"Invalid value 3 for configuration log\.segment\.bytes"):
         ApacheKafka(log_segment_bytes=3).__enter__()

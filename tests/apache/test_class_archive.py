@@ -49,7 +49,7 @@ def test_java_takes_the_classes_of_a_broker_and_of_its_clients_from_the_archive(
     assert [line.partition(" source: ")[2] for line in lines] == ["shared objects file (top)"]
 
 
-def test_a_process_that_comes_while_another_makes_the_archive_does_without(
+def test_a_process_that_starts_while_another_makes_the_class_archive_runs_without_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "classes.jsa"

@@ -35,9 +35,7 @@ def test_a_program_that_does_not_exist_has_version_0(tmp_path: Path) -> None:
     assert jars.java_version(tmp_path / "java") == 0
 
 
-def test_no_java_is_a_sentence_that_says_where_it_was_looked_for(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_error_without_java_names_where_it_was_searched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     java, reason = jars.search_java()
@@ -45,7 +43,7 @@ def test_no_java_is_a_sentence_that_says_where_it_was_looked_for(
     assert reason == "Apache Kafka 4.3.1 needs Java 17 or newer: JAVA_HOME has none; PATH has none."
 
 
-def test_an_old_java_home_is_passed_over_for_a_newer_one_on_the_path(
+def test_an_old_java_home_is_skipped_for_a_newer_java_on_the_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for folder, version in (("home/bin", "11.0.2"), ("path", "21.0.1")):

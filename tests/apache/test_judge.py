@@ -21,7 +21,7 @@ def judge() -> Iterator[Judge]:
         yield judge
 
 
-def test_a_message_comes_back_in_the_same_bytes_and_as_json(judge: Judge) -> None:
+def test_the_judge_decodes_a_message_to_json_and_encodes_it_to_the_same_bytes(judge: Judge) -> None:
     data, json = judge.roundtrip("ApiVersionsRequest", 3, API_VERSIONS_REQUEST)
     assert data == API_VERSIONS_REQUEST
     assert json == {"clientSoftwareName": "name", "clientSoftwareVersion": "1.0"}
@@ -45,7 +45,7 @@ def test_wrong_bytes_are_refused(judge: Judge, name: str, version: int, data: by
         judge.roundtrip(name, version, data)
 
 
-def test_a_refusal_among_many_does_not_disturb_the_others(judge: Judge) -> None:
+def test_a_refusal_among_many_questions_to_the_judge_does_not_affect_the_others(judge: Judge) -> None:
     good, bad = ("ApiVersionsRequest", 3, API_VERSIONS_REQUEST), ("ApiVersionsRequest", 3, b"\xff")
     verdicts = judge.roundtrip_many([good, bad] * 5_000)
     assert [verdict.error is None for verdict in verdicts] == [True, False] * 5_000
@@ -72,7 +72,7 @@ def test_fields_come_with_defaults_and_with_the_structs_they_hold(judge: Judge) 
     assert fetch["forgottenTopicsData"]["of"]["partitions"] == {"default": []}
 
 
-def test_it_knows_messages_of_every_package(judge: Judge) -> None:
+def test_the_judge_knows_messages_of_every_package(judge: Judge) -> None:
     versions = judge.versions()
     assert versions["FetchRequest"] == (4, 18)
     assert versions["RequestHeader"] == (1, 2)
@@ -142,7 +142,7 @@ def test_control_batches_are_written_and_understood(judge: Judge, kind: str, mes
     assert (record["controlType"], record["control"]) == (kind, message)
 
 
-def test_a_judge_that_dies_is_reported_instead_of_waited_for(judge: Judge) -> None:
+def test_a_judge_that_dies_is_reported_at_once(judge: Judge) -> None:
     with Judge() as mortal:
         mortal.kill()
         with pytest.raises(JudgeError, match="before it had answered everything"):

@@ -23,7 +23,7 @@ MAX_TIMESTAMP = -3
 CHURNED = 2_000
 
 
-def test_batches_that_unpack_to_much_do_not_hold_up_a_search_by_time(
+def test_batches_that_decompress_to_many_bytes_do_not_delay_a_search_by_timestamp(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     """They are taken unopened, since their headers can be believed; only the search has to open them."""
@@ -38,7 +38,7 @@ def test_batches_that_unpack_to_much_do_not_hold_up_a_search_by_time(
             assert answer.offset >= 0
 
 
-def test_a_batch_of_very_many_records_does_not_hold_up_others(
+def test_a_batch_of_very_many_records_does_not_delay_other_clients(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     records = [Record(index, now_ms(), b"k", b"") for index in range(300_000)]
@@ -49,7 +49,7 @@ def test_a_batch_of_very_many_records_does_not_hold_up_others(
             assert produce(wire, COMPACTED, batch).error_code == ErrorCode.NONE
 
 
-def test_connections_that_come_and_go_leave_no_memory_behind(
+def test_connections_that_open_and_close_leave_no_memory_in_use(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.attack(f"of {CHURNED} connections that come and go", request, max_mib=16):

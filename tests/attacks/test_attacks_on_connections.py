@@ -46,7 +46,7 @@ LENGTHS = (
 )
 
 
-def test_attack_1_lengths_before_the_login_cost_what_was_sent(
+def test_attack_1_announced_lengths_before_the_login_cost_only_the_bytes_that_were_sent(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.attack(1, request, max_mib=16):

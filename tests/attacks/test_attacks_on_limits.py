@@ -143,7 +143,7 @@ def batch_around(payload: bytes, codec: int) -> bytes:
     return bytes(batch)
 
 
-def test_attack_25_what_is_compressed_is_not_opened_without_bound(
+def test_attack_25_compressed_batches_are_not_decompressed_without_bound(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     bombs = {Codec.GZIP: gzip_bomb(), Codec.SNAPPY: snappy_bomb(), Codec.LZ4: lz4_bomb(), Codec.ZSTD: zstd_bomb()}

@@ -62,7 +62,7 @@ def test_attack_6_an_authorization_id_of_another_is_refused(stage: AttackStage, 
                 assert wire.is_closed()
 
 
-def test_attack_14_the_rounds_of_a_login_do_not_tell_which_users_there_are(
+def test_attack_14_the_messages_of_a_login_do_not_reveal_which_users_exist(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.as_user(ADMIN) as admin:
@@ -145,7 +145,7 @@ def _is_served(wire: Wire) -> bool:
     return True
 
 
-def test_attack_22_names_that_look_like_others_have_no_rights_of_others(
+def test_attack_22_names_that_look_alike_do_not_share_rights(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     """Hosts behind ::ffff: are compared in tests/unit/security/test_authorizer.py."""

@@ -78,7 +78,7 @@ def topic_id(wire: Wire, name: str) -> Uuid:
 # Attacks 4 and 5: APIs and versions.
 
 
-def test_attack_4_removed_versions_are_closed_and_brokers_requests_denied(
+def test_attack_4_removed_versions_close_the_connection_and_broker_requests_of_clients_are_denied(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.attack(4, request, max_mib=16):
@@ -100,7 +100,7 @@ def test_attack_4_removed_versions_are_closed_and_brokers_requests_denied(
             assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-def test_attack_5_an_envelope_is_opened_for_nodes_alone_and_once(
+def test_attack_5_an_envelope_is_accepted_from_nodes_only_and_not_nested(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     topic = CreatableTopic(name="by-envelope", num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -184,7 +184,9 @@ def test_attack_8_a_transactional_batch_needs_rights_whatever_the_request_says(
         assert fetch(wire, MINE, 0).high_watermark == before
 
 
-def test_attack_9_the_producer_of_another_is_not_fenced(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_attack_9_the_producer_of_another_principal_is_not_fenced(
+    stage: AttackStage, request: pytest.FixtureRequest
+) -> None:
     begin = init_producer_id.InitProducerIdRequest(transactional_id=TXN, transaction_timeout_ms=60_000)
 
     def begun(wire: Wire) -> Any:
@@ -245,7 +247,7 @@ def group_requests() -> list[tuple[Message, type[Message], int]]:
     ]
 
 
-def test_attack_10_a_group_of_another_is_neither_joined_nor_moved_nor_deleted(
+def test_attack_10_a_group_of_another_principal_is_neither_joined_nor_changed_nor_deleted(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     def committed(wire: Wire) -> int:
@@ -323,7 +325,7 @@ def test_attack_11_a_hidden_topic_looks_like_one_that_does_not_exist(
             assert answers[2] == answers[0]
 
 
-def test_attack_12_ids_of_hidden_topics_give_no_names(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_attack_12_ids_of_hidden_topics_reveal_no_names(stage: AttackStage, request: pytest.FixtureRequest) -> None:
     with stage.as_user(ADMIN) as admin:
         hidden = topic_id(admin, HIDDEN)
     with stage.attack(12, request, max_mib=16), stage.as_user(MALLORY) as wire:
@@ -345,7 +347,7 @@ def test_attack_12_ids_of_hidden_topics_give_no_names(stage: AttackStage, reques
     assert exists(stage, HIDDEN)
 
 
-def test_attack_13_lists_and_expressions_show_what_may_be_described(
+def test_attack_13_lists_and_regexes_show_only_topics_that_may_be_described(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     regex = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
@@ -391,7 +393,7 @@ SETTINGS = {
 }
 
 
-def test_attack_19_settings_run_no_class_and_read_no_file_for_strangers(
+def test_attack_19_settings_load_no_class_and_read_no_file_for_unauthorized_clients(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     def altered(wire: Wire, key: str, value: str) -> tuple[int, str]:

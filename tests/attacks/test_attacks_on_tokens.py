@@ -68,7 +68,7 @@ def test_attack_17_a_wrong_signature_is_refused(stage: AttackStage, request: pyt
     assert offer(stage, ana.token()) == b""
 
 
-def test_attack_18_key_ids_are_looked_up_and_nothing_else(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_attack_18_key_ids_are_used_for_lookup_only(stage: AttackStage, request: pytest.FixtureRequest) -> None:
     asked = len(stage.provider.asked)
     with stage.attack(18, request, max_mib=16):
         for key_id in ("../../../../etc/passwd", stage.provider.url("/evil"), "k" * 1001):

@@ -107,7 +107,7 @@ def join(group: str) -> JoinGroupRequest:
     )  # fmt: skip
 
 
-def test_groups_with_large_metadata_cost_what_was_sent_and_end_with_their_members(
+def test_groups_with_large_metadata_cost_only_the_bytes_sent_and_end_with_their_members(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     names = [f"flood-{number}" for number in range(GROUPS)]
@@ -169,7 +169,7 @@ def entries(names: Iterable[str]) -> Iterator[CreateAclsRequest]:
         )  # fmt: skip
 
 
-def test_ten_thousand_entries_leave_decisions_quick(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_ten_thousand_acls_do_not_slow_down_decisions(stage: AttackStage, request: pytest.FixtureRequest) -> None:
     """They are a super user's to make; what is measured is what they cost others, who ask about names of their own."""
     with stage.as_user(ADMIN) as admin, stage.as_user(MALLORY, LOGIN) as wire:
         try:
@@ -206,7 +206,7 @@ TOKENS = 1_000 * SCALE
 QUOTAS = 5_000 * SCALE
 
 
-def test_thousands_of_delegation_tokens_leave_renewals_quick(
+def test_thousands_of_delegation_tokens_do_not_slow_down_renewals(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     """Every user may make tokens of its own. They end with `delegation.token.max.lifetime.ms`."""
@@ -263,7 +263,7 @@ def test_thousands_of_quotas_take_a_bounded_piece_of_memory(stage: AttackStage, 
 CLIENT_IDS = 3_000 * SCALE
 
 
-def test_client_ids_do_not_lengthen_the_page_of_metrics(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_client_ids_do_not_lengthen_the_metrics_page(stage: AttackStage, request: pytest.FixtureRequest) -> None:
     def limit(admin: Wire, *, remove: bool) -> None:
         entity = alter_client_quotas.EntityData(entity_type="client-id", entity_name=None)
         keys = ("producer_byte_rate", "consumer_byte_rate", "request_percentage")

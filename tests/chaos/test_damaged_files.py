@@ -232,7 +232,7 @@ def matching(data: Path, *patterns: str) -> list[Path]:
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("state", STATES)
-def test_a_node_goes_on_with_every_record_when_all_that_can_be_made_again_is_damaged(
+def test_a_node_keeps_every_record_when_all_files_that_can_be_rebuilt_are_damaged(
     template: Template, tmp_path: Path, state: str, change: str
 ) -> None:
     data = copy(template, state, tmp_path)
@@ -248,7 +248,7 @@ def test_a_node_goes_on_with_every_record_when_all_that_can_be_made_again_is_dam
 
 
 @pytest.mark.parametrize("pattern", AN_END)
-def test_a_node_ends_with_a_sentence_when_a_file_that_cannot_be_made_again_is_damaged(
+def test_a_node_exits_with_an_error_message_when_a_file_that_cannot_be_rebuilt_is_damaged(
     template: Template, tmp_path: Path, pattern: str
 ) -> None:
     accepted = []
@@ -267,7 +267,9 @@ def test_a_node_ends_with_a_sentence_when_a_file_that_cannot_be_made_again_is_da
     assert {*accepted} <= {"without its last byte", "of another version", "not UTF-8"}
 
 
-def test_a_directory_that_has_lost_its_name_is_not_taken_for_an_empty_one(template: Template, tmp_path: Path) -> None:
+def test_a_log_directory_without_its_meta_properties_is_not_taken_for_an_empty_one(
+    template: Template, tmp_path: Path
+) -> None:
     data = copy(template, "killed", tmp_path)
     (data / "meta.properties").rename(data / "aside")
     problem = start(data).problem
@@ -278,7 +280,7 @@ def test_a_directory_that_has_lost_its_name_is_not_taken_for_an_empty_one(templa
 
 
 @pytest.mark.parametrize("pattern", [*MADE_AGAIN, *AN_END, f"{METADATA}/*.log"])
-def test_a_node_ends_with_a_sentence_where_a_file_is_a_directory_or_cannot_be_opened(
+def test_a_node_exits_with_an_error_message_when_a_file_is_a_directory_or_cannot_be_opened(
     template: Template, tmp_path: Path, pattern: str
 ) -> None:
     data = copy(template, "stopped", tmp_path)
@@ -304,7 +306,7 @@ def test_a_node_ends_with_a_sentence_where_a_file_is_a_directory_or_cannot_be_op
     ("name", "sentence"),
     [("meta.properties", "version is missing"), ("bootstrap.checkpoint", "it names no metadata.version")],
 )
-def test_the_process_of_a_node_with_a_damaged_file_says_one_sentence_and_ends_with_1(
+def test_the_process_of_a_node_with_a_damaged_file_prints_one_error_line_and_exits_with_1(
     template: Template, tmp_path: Path, name: str, sentence: str
 ) -> None:
     data = copy(template, "killed", tmp_path)

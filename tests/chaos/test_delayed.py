@@ -211,9 +211,7 @@ def client(proxied: Proxied, request: pytest.FixtureRequest) -> Iterator[Client]
     client.close()
 
 
-def test_a_produce_of_a_transaction_that_was_given_up_is_not_written_into_the_next(
-    proxied: Proxied, client: Client
-) -> None:
+def test_a_produce_of_an_abandoned_transaction_is_not_written_into_the_next(proxied: Proxied, client: Client) -> None:
     late = client.epoch
     assert client.end(late, committed=False) is ErrorCode.NONE
     assert client.epoch > late
@@ -225,7 +223,7 @@ def test_a_produce_of_a_transaction_that_was_given_up_is_not_written_into_the_ne
     assert proxied.committed(client.topic) == [b"p%d-0" % client.id]
 
 
-def test_a_commit_that_comes_twice_commits_one_transaction_and_not_the_next(proxied: Proxied, client: Client) -> None:
+def test_a_commit_that_arrives_twice_commits_one_transaction_and_not_the_next(proxied: Proxied, client: Client) -> None:
     late = client.epoch
     assert client.produce(late, 0) is ErrorCode.NONE
     assert client.end(late, committed=True) is ErrorCode.NONE
@@ -242,9 +240,7 @@ def test_a_commit_that_comes_twice_commits_one_transaction_and_not_the_next(prox
     assert proxied.written(client.topic) == 2 * [b"p%d-0" % client.id]
 
 
-def test_a_produce_of_the_older_protocol_that_belongs_to_no_open_transaction_leaves_none_hanging(
-    proxied: Proxied, client: Client
-) -> None:
+def test_a_late_produce_of_the_older_protocol_leaves_no_hanging_transaction(proxied: Proxied, client: Client) -> None:
     # In this version AddPartitionsToTxn opens a transaction, and the client has not sent it.
     refused = client.produce(client.epoch, 0, version=11)
     assert refused in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)

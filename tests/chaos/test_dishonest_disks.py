@@ -58,7 +58,7 @@ def check(brokers: BrokerProcesses, history: History) -> None:
     history.check_complete(*found)
 
 
-def test_what_a_disk_only_said_it_had_synced_is_missed_when_the_power_has_gone(tmp_path: Path) -> None:
+def test_records_that_a_disk_claimed_to_have_synced_are_found_missing_after_a_power_loss(tmp_path: Path) -> None:
     skip_without(Wanted(disks=True, syscalls=True))
     history, syscalls = History(), Syscalls(tmp_path / "syscalls")
     with Disks(tmp_path) as disks:

@@ -41,7 +41,7 @@ def swap_disks(brokers: BrokerProcesses, one: int, other: int) -> None:
     aside.rename(brokers.data(other))
 
 
-def test_brokers_whose_disks_were_swapped_do_not_start_and_lose_nothing(tmp_path: Path) -> None:
+def test_brokers_whose_disks_were_swapped_do_not_start_and_lose_no_record(tmp_path: Path) -> None:
     with BrokerProcesses(tmp_path) as brokers:
         brokers.create_topic("t", 1)
         produce(brokers, "t", range(100))
@@ -57,7 +57,7 @@ def test_brokers_whose_disks_were_swapped_do_not_start_and_lose_nothing(tmp_path
         assert values(brokers, "t") == list(range(100))
 
 
-def test_a_broker_one_of_whose_two_disks_fails_stays_and_leads_what_is_on_the_other(tmp_path: Path) -> None:
+def test_a_broker_with_one_of_two_disks_failed_keeps_leading_the_partitions_of_the_other(tmp_path: Path) -> None:
     reason = why_no_disks()
     if reason is not None:
         pytest.skip(reason)
@@ -86,7 +86,7 @@ def test_a_broker_one_of_whose_two_disks_fails_stays_and_leads_what_is_on_the_ot
             assert values(brokers, "t", partitions=6) == list(range(1800))
 
 
-def test_a_topic_that_is_deleted_and_made_again_while_a_broker_is_away_is_the_new_one_everywhere(
+def test_a_topic_that_is_deleted_and_created_again_while_a_broker_is_down_is_the_new_one_everywhere(
     tmp_path: Path,
 ) -> None:
     with BrokerProcesses(tmp_path) as brokers:

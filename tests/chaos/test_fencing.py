@@ -24,7 +24,7 @@ def transactional(brokers: BrokerProcesses) -> Producer:
     return producer
 
 
-def test_a_zombie_is_fenced_by_its_successor_over_the_death_of_every_broker(tmp_path: Path) -> None:
+def test_a_fenced_producer_stays_fenced_by_its_successor_through_the_death_of_every_broker(tmp_path: Path) -> None:
     with BrokerProcesses(tmp_path) as brokers:
         brokers.create_topic("t", 1)
         zombie = transactional(brokers)
@@ -44,7 +44,7 @@ def test_a_zombie_is_fenced_by_its_successor_over_the_death_of_every_broker(tmp_
         assert list(records.values()) == [b"of the successor"]
 
 
-def test_a_voter_whose_vote_is_unreadable_does_not_start_and_comes_back_with_an_empty_disk(tmp_path: Path) -> None:
+def test_a_voter_with_an_unreadable_quorum_state_does_not_start_and_rejoins_with_an_empty_disk(tmp_path: Path) -> None:
     with BrokerProcesses(tmp_path) as brokers:
         brokers.create_topic("t", 1)
         brokers.kill(1)

@@ -72,7 +72,7 @@ def produce(brokers: BrokerProcesses, topic: str, values: range, partitions: int
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def test_leaders_are_spread_and_move_when_a_broker_dies_and_the_consumer_goes_on(brokers: BrokerProcesses) -> None:
+def test_leaders_are_spread_and_move_when_a_broker_dies_and_the_consumer_continues(brokers: BrokerProcesses) -> None:
     ours("kafka-topics", brokers, "--create", "--topic", "picture", "--partitions", "3", "--replication-factor", "3")
     described = rows(ours("kafka-topics", brokers, "--describe", "--topic", "picture"))
     assert sorted(row.leader for row in described) == [1, 2, 3]

@@ -56,7 +56,7 @@ def test_nothing_is_lost_doubled_torn_or_different_on_another_replica_after(
         record_property("summary", f"{found}; producing stood still at worst: {pauses}")
 
 
-def test_a_network_drops_one_way_or_both_and_heals() -> None:
+def test_the_network_proxy_drops_one_direction_or_both_and_heals() -> None:
     skip_without(Wanted(network=True))
 
     def reaches(one: int, other: int) -> bool:
@@ -110,7 +110,7 @@ def test_a_disk_that_fails_refuses_writes_and_one_that_is_full_takes_none(tmp_pa
         (disks.path(2) / "file").write_bytes(b"again")
 
 
-def test_a_clock_jumps_while_durations_go_on(tmp_path: Path) -> None:
+def test_the_wall_clock_jumps_while_monotonic_time_continues(tmp_path: Path) -> None:
     skip_without(Wanted(clocks=True))
     clock = JumpingClock(tmp_path / "clock")
     told = "import sys, time\nfor line in sys.stdin: print(time.time(), time.monotonic(), flush=True)"

@@ -18,7 +18,7 @@ def watch() -> Watch:
     return Watch([], Load("127.0.0.1:1", seed=1))
 
 
-def test_two_leaders_in_one_epoch_are_seen(watch: Watch) -> None:
+def test_the_watch_detects_two_leaders_in_one_epoch(watch: Watch) -> None:
     watch.hear_of_leader(PARTITION, 4, 1, "one")
     watch.hear_of_leader(PARTITION, 5, 2, "one")
     # A broker that does not know the leader does not contradict the others.
@@ -27,7 +27,7 @@ def test_two_leaders_in_one_epoch_are_seen(watch: Watch) -> None:
         watch.hear_of_leader(PARTITION, 5, 3, "other")
 
 
-def test_an_end_that_goes_back_is_seen_and_an_answer_that_was_overtaken_is_not_held_against_its_broker(
+def test_the_watch_detects_a_high_watermark_that_goes_back_except_in_outdated_answers(
     watch: Watch,
 ) -> None:
     watch.hear_of_end("high watermark", PARTITION, 10, 0, "one")
@@ -36,7 +36,7 @@ def test_an_end_that_goes_back_is_seen_and_an_answer_that_was_overtaken_is_not_h
         watch.hear_of_end("high watermark", PARTITION, 9, watch.floor("high watermark", PARTITION), "other")
 
 
-def test_a_leader_that_is_not_in_sync_and_a_stranger_that_is_are_seen(watch: Watch) -> None:
+def test_the_watch_detects_a_leader_outside_the_isr_and_an_isr_member_outside_the_replicas(watch: Watch) -> None:
     watch.hear_of_in_sync(PARTITION, 1, [1, 2], [1, 2, 3], "one")
     watch.hear_of_in_sync(PARTITION, -1, [], [1, 2, 3], "one")
     with pytest.raises(Violation, match=r"1 leads, and only \[2\] are in sync"):
@@ -45,7 +45,7 @@ def test_a_leader_that_is_not_in_sync_and_a_stranger_that_is_are_seen(watch: Wat
         watch.hear_of_in_sync(PARTITION, 1, [1, 4], [1, 2, 3], "one")
 
 
-def test_a_partition_with_two_owners_is_seen(watch: Watch) -> None:
+def test_the_watch_detects_a_partition_with_two_owners(watch: Watch) -> None:
     first, both = (write_assignment([(IN, numbers)], 1) for numbers in ((0,), (0, 1)))
     watch.hear_of_owners({"a": first, "b": b"", "c": write_assignment([(IN, (1,))], 3)}, "one")
     assert watch.groups_seen == 1
@@ -53,7 +53,7 @@ def test_a_partition_with_two_owners_is_seen(watch: Watch) -> None:
         watch.hear_of_owners({"a": first, "b": both}, "one")
 
 
-def test_a_record_that_is_visible_before_its_transaction_is_committed_is_seen(watch: Watch) -> None:
+def test_the_watch_detects_a_record_that_is_visible_before_its_transaction_is_committed(watch: Watch) -> None:
     load = watch._load
     for name in ("t1", "t2"):
         load.history.begin_write(name.encode(), TopicPartition(OUT, 0), "p", load.history.begin_transaction(name))
@@ -64,7 +64,7 @@ def test_a_record_that_is_visible_before_its_transaction_is_committed_is_seen(wa
         watch.see(0, 6, b"t2", last)
 
 
-def test_copies_that_are_missing_or_too_many_are_seen() -> None:
+def test_the_watch_detects_missing_and_duplicate_copies() -> None:
     source, copies = TopicPartition(IN, 0), TopicPartition(OUT, 0)
     check_copies({source: {0: b"a"}, copies: {0: b"t1:a"}})
     with pytest.raises(AssertionError, match="1 of 2 were never copied"):

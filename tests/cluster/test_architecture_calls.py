@@ -337,7 +337,7 @@ def test_every_tree_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("title", SCENARIOS)
-def test_the_calls_of_the_page_are_the_real_ones(cluster: Cluster, title: str) -> None:
+def test_the_call_trees_of_the_architecture_page_are_the_real_ones(cluster: Cluster, title: str) -> None:
     calls = Calls()
     SCENARIOS[title](cluster, calls)
     assert calls.check(trees()[title]) == []

@@ -237,7 +237,7 @@ def test_a_principal_writes_and_reads_its_own_topic(stage: Stage) -> None:
     assert fetched.responses[0].partitions[0].records
 
 
-def test_a_new_entry_holds_at_once_and_one_that_is_gone_no_longer(stage: Stage) -> None:
+def test_a_new_acl_applies_at_once_and_a_deleted_one_no_longer(stage: Stage) -> None:
     from pessoa.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 
     request = produce(MINE, plain())
@@ -257,7 +257,7 @@ def test_a_new_entry_holds_at_once_and_one_that_is_gone_no_longer(stage: Stage) 
     assert error_of_produce(stage.ask("User:new", request, ProduceResponse, 12)) == TAF
 
 
-def test_operations_are_those_that_are_allowed(stage: Stage) -> None:
+def test_authorized_operations_are_those_that_the_acls_allow(stage: Stage) -> None:
     request = MetadataRequest(
         topics=[MetadataRequestTopic(name=MINE)],
         include_topic_authorized_operations=True,
@@ -276,7 +276,7 @@ def test_operations_are_those_that_are_allowed(stage: Stage) -> None:
     assert described.authorized_operations == 1 << READ | 1 << DESCRIBE
 
 
-def test_a_topic_is_created_by_a_right_to_it_or_to_the_cluster(stage: Stage) -> None:
+def test_a_topic_can_be_created_with_create_on_the_topic_or_on_the_cluster(stage: Stage) -> None:
     stage.allow("User:maker", (CREATE, TOPIC, "made"), pattern=PREFIXED)
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -291,7 +291,7 @@ def test_a_topic_is_created_by_a_right_to_it_or_to_the_cluster(stage: Stage) -> 
     assert stage.ask("User:cluster-maker", request, CreateTopicsResponse, 7).topics[0].error_code == 0
 
 
-def test_metadata_creates_only_what_may_be_described_and_created(stage: Stage) -> None:
+def test_metadata_auto_creates_only_topics_that_the_client_may_describe_and_create(stage: Stage) -> None:
     stage.allow("User:auto", (DESCRIBE, TOPIC, "auto"), pattern=PREFIXED)
     stage.allow("User:auto", (CREATE, TOPIC, "auto-yes"))
     names = ["auto-no", "auto-yes", "else"]
@@ -307,7 +307,7 @@ def test_metadata_creates_only_what_may_be_described_and_created(stage: Stage) -
 # 4, 5, 7: what nodes alone may ask.
 
 
-def test_a_client_adds_no_partitions_as_a_broker_would(stage: Stage) -> None:
+def test_a_client_cannot_use_the_add_partitions_version_of_brokers(stage: Stage) -> None:
     wanted = AddPartitionsToTxnTransaction(
         transactional_id="alices",
         producer_id=1,
@@ -318,7 +318,7 @@ def test_a_client_adds_no_partitions_as_a_broker_would(stage: Stage) -> None:
     assert stage.ask(ALICE, request, AddPartitionsToTxnResponse, 4).error_code == CAF
 
 
-def test_a_listener_for_clients_takes_neither_envelopes_nor_votes(stage: Stage) -> None:
+def test_a_client_listener_serves_neither_envelopes_nor_votes(stage: Stage) -> None:
     envelope = seal(DeleteTopicsRequest(topic_names=[HIDDEN], timeout_ms=1), 4, "c", ADMIN, "127.0.0.1")
     for request in (envelope, VoteRequest(cluster_id=None, topics=[])):
         with stage.wire(ADMIN) as wire:
@@ -326,7 +326,7 @@ def test_a_listener_for_clients_takes_neither_envelopes_nor_votes(stage: Stage) 
             assert wire.is_closed()
 
 
-def test_an_envelope_is_opened_for_nodes_alone_and_checked_as_its_client(stage: Stage) -> None:
+def test_an_envelope_is_accepted_from_nodes_only_and_authorised_as_its_client(stage: Stage) -> None:
     deletion = DeleteTopicsRequest(topic_names=[HIDDEN], timeout_ms=1)
 
     def send(principal: str, envelope: EnvelopeRequest) -> Any:
@@ -340,7 +340,7 @@ def test_an_envelope_is_opened_for_nodes_alone_and_checked_as_its_client(stage: 
     assert [one.error_code for one in inner.responses] == [TAF]
 
 
-def test_envelopes_that_make_no_sense_are_refused(stage: Stage) -> None:
+def test_malformed_envelopes_are_refused(stage: Stage) -> None:
     good = seal(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1), 4, "c", ALICE, "127.0.0.1")
 
     def send(**changes: Any) -> int:
@@ -405,7 +405,7 @@ def test_no_client_produces_to_internal_topics(stage: Stage) -> None:
     assert stage.log_end("__consumer_offsets") == before
 
 
-def test_a_produce_without_answers_is_refused_by_closing(stage: Stage) -> None:
+def test_an_unauthorised_produce_with_acks_0_is_refused_by_closing_the_connection(stage: Stage) -> None:
     for request in (
         produce(HIDDEN, plain(), acks=0),
         produce(MINE, transactional(7, 0), acks=0),
@@ -415,7 +415,7 @@ def test_a_produce_without_answers_is_refused_by_closing(stage: Stage) -> None:
             assert wire.is_closed()
 
 
-def test_another_principals_producer_is_neither_fenced_nor_ended(stage: Stage) -> None:
+def test_the_producer_of_another_principal_is_neither_fenced_nor_ended(stage: Stage) -> None:
     request = InitProducerIdRequest(transactional_id="bobs", transaction_timeout_ms=60_000)
     while (first := stage.ask(BOB, request, InitProducerIdResponse, 4)).error_code:
         pass
@@ -431,7 +431,7 @@ def test_another_principals_producer_is_neither_fenced_nor_ended(stage: Stage) -
 # 10: groups of others.
 
 
-def test_a_foreign_group_is_neither_joined_nor_written_nor_deleted(stage: Stage) -> None:
+def test_a_group_of_another_principal_is_neither_joined_nor_written_nor_deleted(stage: Stage) -> None:
     def commit(principal: str, topic: str, offset: int) -> int:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         request = OffsetCommitRequest(
@@ -573,7 +573,7 @@ def test_an_absent_topic_and_a_hidden_one_look_the_same(stage: Stage, api: str) 
 # 12: ids are no way to names.
 
 
-def test_a_topic_id_tells_no_name(stage: Stage) -> None:
+def test_a_topic_id_does_not_reveal_the_name_of_a_hidden_topic(stage: Stage) -> None:
     hidden = stage.ids[HIDDEN]
     data = TopicProduceData(topic_id=hidden, partition_data=[PartitionProduceData(index=0, records=plain())])
     asked: list[tuple[Message, type[Message], int]] = [
@@ -607,7 +607,7 @@ def test_a_topic_id_tells_no_name(stage: Stage) -> None:
         assert HIDDEN.encode() not in answer, response
 
 
-def test_a_guessed_name_is_not_confirmed_by_an_id(stage: Stage) -> None:
+def test_a_topic_id_does_not_confirm_a_guessed_name(stage: Stage) -> None:
     """Asked to delete both, one that may delete neither does not hear that they are the same topic."""
     states = [
         DeleteTopicState(name=HIDDEN, topic_id=ZERO_UUID),
@@ -620,7 +620,7 @@ def test_a_guessed_name_is_not_confirmed_by_an_id(stage: Stage) -> None:
 # 13: lists, expressions and descriptions.
 
 
-def test_lists_leave_out_what_is_hidden(stage: Stage) -> None:
+def test_lists_omit_hidden_resources(stage: Stage) -> None:
     listed = stage.ask(ALICE, MetadataRequest(topics=None), MetadataResponse, 9)
     assert [one.name for one in listed.topics] == [MINE]
     pages = stage.ask(ALICE, DescribeTopicPartitionsRequest(topics=[]), DescribeTopicPartitionsResponse, 0)
@@ -639,7 +639,7 @@ def test_lists_leave_out_what_is_hidden(stage: Stage) -> None:
     assert {"own", "foreign"} <= {one.group_id for one in everything.groups}
 
 
-def test_an_expression_matches_no_hidden_topic_and_a_group_with_hidden_topics_is_not_described(stage: Stage) -> None:
+def test_a_regex_matches_no_hidden_topic_and_a_group_with_hidden_topics_is_not_described(stage: Stage) -> None:
     stage.allow("User:regex", (READ, GROUP, "regex"), (DESCRIBE, TOPIC, MINE))
 
     def heartbeat(principal: str, epoch: int, **more: Any) -> Any:
@@ -679,7 +679,7 @@ def test_an_expression_matches_no_hidden_topic_and_a_group_with_hidden_topics_is
     ],
 )
 @pytest.mark.parametrize("broker_id", ["1", "2", "none", ""])
-def test_settings_of_brokers_are_authorised_before_they_are_looked_at(
+def test_changes_of_broker_configs_are_authorised_before_they_are_validated(
     stage: Stage, broker_id: str, name: str, value: str
 ) -> None:
     config = AlterableConfig(name=name, config_operation=0, value=value)
@@ -707,7 +707,7 @@ def test_loggers_of_a_controller_need_cluster_action(stage: Stage) -> None:
     assert ask(of_controller=True) != CAF
 
 
-def test_a_stranger_creates_no_internal_topic() -> None:
+def test_an_unauthorised_client_does_not_create_internal_topics() -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         believe_client_ids(monkeypatch)
         with Broker(SETTINGS) as running:
@@ -722,7 +722,7 @@ def test_a_stranger_creates_no_internal_topic() -> None:
 # Combinations that the table of rights does not have.
 
 
-def test_deny_wins_and_hides(stage: Stage) -> None:
+def test_deny_overrides_allow_and_hides_the_resource(stage: Stage) -> None:
     stage.allow("User:denied", (READ, TOPIC, "*"))
     stage.allow("User:denied", (DESCRIBE, TOPIC, HIDDEN), how=DENY)
     listed = stage.ask("User:denied", MetadataRequest(topics=None), MetadataResponse, 9)

@@ -129,7 +129,7 @@ def logged(tmp_path: Path) -> Iterator[Logged]:
         yield one
 
 
-def test_what_clients_do_is_in_the_logs(logged: Logged) -> None:
+def test_the_requests_of_clients_are_written_to_the_logs(logged: Logged) -> None:
     topic = logged.make_traffic()
     produce = logged.wait_for("access", api="Produce", client_id="shop")
     assert (produce["topics"], produce["result"], produce["listener"]) == ([topic], "NONE", "PLAINTEXT")
@@ -162,20 +162,20 @@ def test_a_log_is_turned_on_and_off_while_the_broker_runs(tmp_path: Path) -> Non
         assert one.alter(BROKER, "pessoa.logs", "everything") == ErrorCode.INVALID_REQUEST
 
 
-def test_without_a_setting_there_is_no_file_and_no_watcher(tmp_path: Path) -> None:
+def test_without_a_setting_there_is_no_log_file_and_no_watcher(tmp_path: Path) -> None:
     with Broker(directory=tmp_path / "data") as broker:
         create_topic(broker)
         assert broker.inspect(lambda one: repr(one.observers)) == "<Observers: none>"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
-def test_logs_lie_beside_the_data_where_no_directory_is_set(tmp_path: Path) -> None:
+def test_logs_are_beside_the_data_if_no_log_directory_is_set(tmp_path: Path) -> None:
     with Broker({"pessoa.logs": "audit"}, directory=tmp_path / "data") as broker:
         create_topic(broker)
     assert (tmp_path / "data.logs" / "audit.log").exists()
 
 
-def test_what_goes_wrong_is_in_the_error_log_on_one_line(logged: Logged) -> None:
+def test_errors_are_written_to_the_error_log_on_one_line(logged: Logged) -> None:
     with Wire(logged.broker.port) as wire:
         wire.send(b"\x00\x00\x00\x08" + b"\x7f\xff" * 4)
         assert wire.is_closed()
@@ -186,7 +186,7 @@ def test_what_goes_wrong_is_in_the_error_log_on_one_line(logged: Logged) -> None
     assert b"\x1b" not in (logged.folder / "error.log").read_bytes()
 
 
-def test_decisions_about_access_are_in_a_file_of_their_own(logged: Logged) -> None:
+def test_authorizer_decisions_are_written_to_their_own_file(logged: Logged) -> None:
     logging.getLogger("kafka.authorizer.logger").warning("Principal = User:a is Denied")
     logged.wait_for("authorizer", message="Principal = User:a is Denied")
 

@@ -62,7 +62,7 @@ def commit_until_it_works(consumer: Consumer) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_goes_on_and_keeps_its_offsets_when_its_coordinator_dies(cluster: Cluster, protocol: str) -> None:
+def test_a_group_continues_and_keeps_its_offsets_when_its_coordinator_dies(cluster: Cluster, protocol: str) -> None:
     create_topic(cluster, "t")
     with producing(cluster, "t") as producer:
         consumer = consumer_of(cluster, "g", **{"group.protocol": protocol})
@@ -84,7 +84,7 @@ def test_a_group_goes_on_and_keeps_its_offsets_when_its_coordinator_dies(cluster
     check_nothing_lost(producer, read_all(cluster, "t", 1))
 
 
-def test_a_client_asking_about_a_group_finds_its_new_coordinator_on_connections_that_it_has(cluster: Cluster) -> None:
+def test_a_client_finds_the_new_coordinator_of_a_group_over_its_existing_connections(cluster: Cluster) -> None:
     create_topic(cluster, "t")
     with clusters.Cluster(cluster.bootstrap_servers, {}) as client:
         commit_offsets(client, "g", {("t", 0): 7})
@@ -100,7 +100,7 @@ def test_a_client_asking_about_a_group_finds_its_new_coordinator_on_connections_
 
 
 @pytest.mark.parametrize("victim", ["coordinator", "leader"])
-def test_transactions_are_seen_whole_or_not_at_all_when_a_broker_dies(cluster: Cluster, victim: str) -> None:
+def test_transactions_are_visible_completely_or_not_at_all_when_a_broker_dies(cluster: Cluster, victim: str) -> None:
     create_topic(cluster, "a")
     create_topic(cluster, "b")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "mover", **QUIET})

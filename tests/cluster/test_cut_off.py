@@ -124,7 +124,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def test_a_leader_that_is_cut_off_tells_its_producers_that_others_may_lead(cluster: Cluster) -> None:
+def test_an_isolated_leader_answers_its_producers_that_others_may_lead(cluster: Cluster) -> None:
     async def main() -> None:
         client = await leader_that_leads(cluster)
         cluster.isolate(client.broker_id)
@@ -135,7 +135,7 @@ def test_a_leader_that_is_cut_off_tells_its_producers_that_others_may_lead(clust
     asyncio.run(main())
 
 
-def test_a_coordinator_that_is_cut_off_and_cannot_write_does_not_name_itself(cluster: Cluster) -> None:
+def test_an_isolated_coordinator_that_cannot_write_does_not_name_itself(cluster: Cluster) -> None:
     async def main() -> None:
         client = await coordinator_that_writes(cluster)
         cluster.isolate(client.broker_id)
@@ -150,7 +150,7 @@ def test_a_coordinator_that_is_cut_off_and_cannot_write_does_not_name_itself(clu
     asyncio.run(main())
 
 
-def test_a_coordinator_that_is_cut_off_does_not_tell_what_it_remembers_of_offsets(cluster: Cluster) -> None:
+def test_an_isolated_coordinator_does_not_return_offsets_from_memory(cluster: Cluster) -> None:
     """A producer that has fenced another would go on where the other was before its last transaction."""
 
     async def main() -> None:

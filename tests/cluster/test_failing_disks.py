@@ -16,7 +16,7 @@ TIMEOUT_S = 120
 PATIENCE_MS = 60_000
 
 
-def test_the_controller_hears_of_a_failed_directory_and_takes_the_lead_from_what_was_on_it() -> None:
+def test_the_controller_learns_of_a_failed_log_directory_and_elects_other_leaders_for_its_partitions() -> None:
     async def main() -> None:
         disk = SimulatedDisk()
         for path in ("/good", "/bad"):

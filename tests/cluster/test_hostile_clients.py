@@ -197,7 +197,7 @@ def test_a_request_with_a_guessed_broker_epoch_is_refused_and_changes_nothing(cl
     until(lambda: in_sync() == {1, 2, 3}, lambda: f"all three are in sync, not only {in_sync()}", PATIENCE_S)
 
 
-def test_what_brokers_ask_of_controllers_is_not_served_where_clients_come(cluster: Cluster) -> None:
+def test_broker_requests_to_controllers_are_not_served_on_client_listeners(cluster: Cluster) -> None:
     for request, _, version, _ in requests_of_brokers(cluster):
         with Wire(cluster[1].port) as wire:
             wire.write(request, version)
@@ -209,7 +209,7 @@ def _watched(broker: Any) -> set[int]:
     return set(broker.controller._heartbeats.values())
 
 
-def test_a_connection_that_sent_a_guessed_broker_epoch_makes_no_broker_suspect_when_it_closes(cluster: Cluster) -> None:
+def test_closing_a_connection_that_sent_a_guessed_broker_epoch_makes_no_broker_suspect(cluster: Cluster) -> None:
     """A broker whose connection breaks is soon missed. That of the controller's own node has none."""
     active = cluster.controller()
     with Wire(controller_port(cluster, active)) as wire:
@@ -223,7 +223,7 @@ def test_a_connection_that_sent_a_guessed_broker_epoch_makes_no_broker_suspect_w
 
 
 @pytest.mark.parametrize("epoch", [0, LAST_EPOCH])
-def test_an_epoch_of_the_quorum_that_is_over_or_out_of_reach_changes_no_leader(epoch: int, cluster: Cluster) -> None:
+def test_a_quorum_request_with_an_old_or_implausible_epoch_changes_no_leader(epoch: int, cluster: Cluster) -> None:
     cluster_id = cluster[1].inspect(lambda broker: broker.services.cluster_id)
     asked = vote.PartitionData(
         partition_index=0, replica_epoch=epoch, replica_id=2, last_offset_epoch=epoch, last_offset=1 << 40
@@ -254,7 +254,7 @@ def test_an_epoch_of_the_quorum_that_is_over_or_out_of_reach_changes_no_leader(e
 
 
 @pytest.mark.parametrize(("replica_id", "replica_epoch"), [(4, 7), (1 << 30, -1), (None, 0)])
-def test_a_fetch_of_an_unknown_replica_or_with_an_earlier_broker_epoch_does_not_count(
+def test_a_fetch_of_an_unknown_replica_or_with_an_old_broker_epoch_does_not_move_the_high_watermark(
     replica_id: int | None, replica_epoch: int, cluster: Cluster
 ) -> None:
     now = image(cluster)
@@ -277,7 +277,7 @@ def test_a_fetch_of_an_unknown_replica_or_with_an_earlier_broker_epoch_does_not_
     assert answer.responses[0].partitions[0].error_code in refused
 
 
-def test_a_fetch_with_a_made_up_broker_epoch_shuts_no_follower_out(cluster: Cluster) -> None:
+def test_a_fetch_with_an_invented_broker_epoch_does_not_shut_out_the_follower(cluster: Cluster) -> None:
     now = image(cluster)
     topic = now.topics.by_name["canary"]
     leader = topic.partitions[0].leader
@@ -304,7 +304,7 @@ def test_a_fetch_with_a_made_up_broker_epoch_shuts_no_follower_out(cluster: Clus
     until(lambda: known_epoch() == now.cluster.brokers[follower].epoch, "that the follower is heard", PATIENCE_S)
 
 
-def test_the_id_of_a_topic_that_is_gone_leads_to_no_topic_of_the_same_name(cluster: Cluster) -> None:
+def test_the_id_of_a_deleted_topic_finds_no_topic_of_the_same_name(cluster: Cluster) -> None:
     create_topic(cluster, "again")
     old = image(cluster).topics.by_name["again"].id
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET})
@@ -358,7 +358,7 @@ ORDERS = {
 NONSENSE = 12
 
 
-def test_controllers_answer_every_request_that_keeps_to_its_schema(cluster: Cluster) -> None:
+def test_controllers_answer_every_well_formed_request(cluster: Cluster) -> None:
     rng = Random(20)
     words = Vocabulary({METADATA_TOPIC: image(cluster).topics.by_name["canary"].id}, ["group"], ["transaction"])
     ports = [controller_port(cluster), *(controller_port(cluster, node_id) for node_id in cluster)]
@@ -375,7 +375,7 @@ def test_controllers_answer_every_request_that_keeps_to_its_schema(cluster: Clus
                     wire.ask(request, row.key.response, version)
 
 
-def test_half_frames_and_noise_at_every_listener_disturb_no_other_client(cluster: Cluster) -> None:
+def test_incomplete_frames_and_noise_at_every_listener_do_not_disturb_other_clients(cluster: Cluster) -> None:
     rng = Random(21)
     ports = [cluster[one].port for one in cluster] + [controller_port(cluster, one) for one in cluster]
     epoch = quorum_epoch(cluster)
@@ -393,7 +393,7 @@ def test_half_frames_and_noise_at_every_listener_disturb_no_other_client(cluster
 # Floods.
 
 
-def test_a_flood_of_fetch_sessions_takes_none_from_the_followers(cluster: Cluster) -> None:
+def test_a_flood_of_fetch_sessions_evicts_none_of_the_followers(cluster: Cluster) -> None:
     leader = cluster.leader_of("canary", 0)
     request = fetch_request("canary", 0)
     request.session_id, request.session_epoch = 0, 0
@@ -414,7 +414,7 @@ def test_a_flood_of_fetch_sessions_takes_none_from_the_followers(cluster: Cluste
     until(lambda: followers() == set(cluster) - {leader}, lambda: f"sessions of both, not {followers()}", PATIENCE_S)
 
 
-def test_producer_ids_without_end_are_distinct_and_leave_nothing_behind(cluster: Cluster) -> None:
+def test_very_many_producer_ids_are_distinct_and_leave_no_memory_in_use(cluster: Cluster) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
     ids: list[int] = []
     with Wire(cluster[1].port, PATIENCE_S) as wire:
@@ -449,7 +449,7 @@ def coordinator(cluster: Cluster, group: str) -> int:
     return int(ask().port)
 
 
-def test_members_that_never_join_and_expressions_that_explode_hold_up_no_other_client(cluster: Cluster) -> None:
+def test_members_that_never_join_and_catastrophic_regexes_do_not_delay_other_clients(cluster: Cluster) -> None:
     port = coordinator(cluster, "flood")
     knock = JoinGroupRequest(
         group_id="flood",
@@ -481,7 +481,7 @@ def test_members_that_never_join_and_expressions_that_explode_hold_up_no_other_c
             wire.ask(heartbeat, ConsumerGroupHeartbeatResponse, 1)
 
 
-def test_connections_that_are_cut_in_the_middle_of_everything_leave_nothing_behind(cluster: Cluster) -> None:
+def test_connections_that_are_aborted_during_any_request_leave_no_state(cluster: Cluster) -> None:
     leader = cluster.leader_of("canary", 0)
 
     def fetches() -> list[Any]:

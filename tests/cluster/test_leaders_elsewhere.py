@@ -49,7 +49,9 @@ def name(player: Player) -> str:
 
 @OTHERS
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
-def test_a_produce_at_another_broker_is_told_who_leads(player: Player, name: str, asked: int, version: int) -> None:
+def test_a_not_leader_error_of_produce_at_another_broker_names_the_leader(
+    player: Player, name: str, asked: int, version: int
+) -> None:
     request = produce_by_id(player.topic_id(name), plain(1)) if version >= 13 else produce(name, plain(1))
     answer = player.look(request, version, to=asked)
     [partition] = answer.responses[0].partition_responses
@@ -61,7 +63,7 @@ def test_a_produce_at_another_broker_is_told_who_leads(player: Player, name: str
 
 
 @OTHERS
-def test_a_fetch_at_another_broker_is_told_who_leads(player: Player, name: str, asked: int) -> None:
+def test_a_not_leader_error_of_fetch_at_another_broker_names_the_leader(player: Player, name: str, asked: int) -> None:
     request = fetch(player.topic_id(name), 0, epoch=0)
     answer = player.look(request, 17, to=asked)
     [partition] = answer.responses[0].partitions
@@ -74,7 +76,7 @@ def test_a_fetch_at_another_broker_is_told_who_leads(player: Player, name: str, 
     assert [node.node_id for node in answer.node_endpoints] == [LEADER]
 
 
-def test_a_produce_that_waits_for_replicas_while_the_leader_changes_is_told_who_leads(
+def test_a_produce_that_waits_for_replicas_during_a_leader_change_gets_the_new_leader(
     cluster: Cluster, player: Player
 ) -> None:
     name = unique("t")

@@ -19,7 +19,7 @@ from tests.cluster.test_roles import node
 from tests.support.crash_broker import KillableBroker
 
 
-def test_a_broker_whose_metadata_log_fails_ends_with_one_and_a_sentence_and_can_be_started_again(
+def test_a_broker_whose_metadata_log_fails_exits_with_1_and_an_error_message_and_can_be_restarted(
     tmp_path: Path,
 ) -> None:
     with KillableBroker(tmp_path / "data") as broker:
@@ -39,9 +39,7 @@ def test_a_broker_whose_metadata_log_fails_ends_with_one_and_a_sentence_and_can_
 
 
 @pytest.mark.parametrize("room", [300, 600])
-def test_a_node_whose_disk_is_full_while_it_registers_ends_instead_of_trying_for_ever(
-    tmp_path: Path, room: int
-) -> None:
+def test_a_node_whose_disk_is_full_while_it_registers_exits(tmp_path: Path, room: int) -> None:
     with KillableBroker(tmp_path / "data") as broker:
         broker.kill()
         [segment] = (tmp_path / "data" / "__cluster_metadata-0").glob("*.log")
@@ -52,7 +50,7 @@ def test_a_node_whose_disk_is_full_while_it_registers_ends_instead_of_trying_for
         broker.start()
 
 
-def test_a_node_on_a_full_disk_ends_with_one_however_often_it_is_started_and_goes_on_when_there_is_room(
+def test_a_node_on_a_full_disk_exits_with_1_at_every_start_until_there_is_room(
     tmp_path: Path,
 ) -> None:
     """A real file system, an ext4 image, without a byte left."""

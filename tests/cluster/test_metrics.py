@@ -212,7 +212,7 @@ def test_the_lag_of_a_partition_without_a_local_replica_is_asked_of_its_leader(c
     until(lambda: lags() == [1, 1, 1], lambda: f"the lags are {lags()}")
 
 
-def test_what_clients_use_of_their_quotas_is_shown(cluster: Cluster) -> None:
+def test_the_quota_usage_of_clients_is_shown(cluster: Cluster) -> None:
     entity = [EntityData(entity_type="client-id", entity_name="limited")]
     ops = [OpData(key="producer_byte_rate", value=1e9, remove=False)]
     request = AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=ops)], validate_only=False)
@@ -231,7 +231,7 @@ def test_what_clients_use_of_their_quotas_is_shown(cluster: Cluster) -> None:
     until(lambda: rate() > 0, "the quota of the client is shown")
 
 
-def test_a_healthy_broker_says_so(cluster: Cluster) -> None:
+def test_the_health_page_of_a_healthy_broker_reports_it_as_healthy(cluster: Cluster) -> None:
     for node_id in cluster:
         status, text = get(port_of(cluster[node_id]), "/health")
         answer = json.loads(text)
@@ -246,7 +246,7 @@ def test_the_dashboard_names_only_metrics_that_are_exposed(cluster: Cluster) -> 
     assert named <= Scrape(*brokers(cluster)).names
 
 
-def test_without_a_port_nothing_is_counted() -> None:
+def test_without_a_metrics_port_nothing_is_counted() -> None:
     with Broker() as broker:
         assert broker.inspect(lambda one: one.find(NodeMetrics)) is None
         assert broker.inspect(lambda one: repr(one.observers)) == "<Observers: none>"

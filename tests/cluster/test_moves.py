@@ -139,7 +139,7 @@ class Moving:
         return [value for _, _, value in read_all(self._processes, self.topic, 1)]
 
 
-def test_a_throttle_holds_a_move_between_brokers_until_it_is_raised_and_is_taken_off_at_the_end(
+def test_a_throttle_limits_a_reassignment_until_it_is_raised_and_is_removed_at_the_end(
     make_moving: MakeMoving,
 ) -> None:
     moving = make_moving("held", [1, 2])
@@ -160,7 +160,7 @@ def test_a_throttle_holds_a_move_between_brokers_until_it_is_raised_and_is_taken
     assert moving.values() == VALUES
 
 
-def test_a_replica_that_moves_between_disks_survives_kill_minus_nine_in_the_middle(
+def test_a_replica_that_moves_between_log_directories_survives_kill_minus_nine(
     processes: Processes, make_moving: MakeMoving
 ) -> None:
     moving = make_moving("carried", [1, 2])
@@ -215,7 +215,7 @@ def metadata_log(processes: Processes) -> str:
 
 
 @pytest.mark.apache
-def test_apaches_tool_moves_replicas_to_named_disks_here_and_on_another_broker(
+def test_apaches_tool_moves_replicas_to_named_log_directories_here_and_on_another_broker(
     processes: Processes, make_moving: MakeMoving
 ) -> None:
     moving = make_moving("sent", [1, 2])

@@ -82,7 +82,7 @@ def write_for(stage: Stage, topic: str, issuer: Issuer, duration_s: float) -> No
     assert set(failures) == {None}
 
 
-def test_nodes_go_on_while_keys_and_tokens_are_replaced(stage: Stage) -> None:
+def test_nodes_continue_while_keys_and_tokens_are_replaced(stage: Stage) -> None:
     admin = AdminClient(stage.client(FIRST))
     topic = NewTopic("replicated", 3, 3, config={"min.insync.replicas": "3"})
     admin.create_topics([topic])["replicated"].result(TIMEOUT_S)

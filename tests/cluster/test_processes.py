@@ -137,7 +137,7 @@ def processes(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("victim", ["leader", "controller"])
-def test_producing_goes_on_soon_after_kill_minus_nine(processes: Processes, victim: str) -> None:
+def test_producing_continues_soon_after_kill_minus_nine_of_a_broker(processes: Processes, victim: str) -> None:
     with producing(processes, "t") as producer:
         producer.wait_for(100)
         dead = processes.leader_of("t") if victim == "leader" else processes.controller()
@@ -150,7 +150,9 @@ def test_producing_goes_on_soon_after_kill_minus_nine(processes: Processes, vict
     check_nothing_lost(producer, read_all(processes, "t", 1))
 
 
-def test_a_leader_that_is_stopped_and_continued_has_lost_its_lead_and_nothing_else(processes: Processes) -> None:
+def test_a_leader_process_that_is_stopped_and_continued_has_lost_its_leadership_and_no_record(
+    processes: Processes,
+) -> None:
     with producing(processes, "t") as producer:
         producer.wait_for(100)
         paused = processes.leader_of("t")
@@ -163,7 +165,7 @@ def test_a_leader_that_is_stopped_and_continued_has_lost_its_lead_and_nothing_el
     check_nothing_lost(producer, read_all(processes, "t", 1))
 
 
-def test_a_process_that_is_told_to_stop_hands_over_first(processes: Processes) -> None:
+def test_a_process_that_gets_sigterm_hands_over_its_leaders_first(processes: Processes) -> None:
     with producing(processes, "t") as producer:
         producer.wait_for(100)
         leader = processes.leader_of("t")
@@ -176,7 +178,7 @@ def test_a_process_that_is_told_to_stop_hands_over_first(processes: Processes) -
     check_nothing_lost(producer, read_all(processes, "t", 1))
 
 
-def test_processes_that_are_all_told_to_stop_do_not_wait_for_each_other(processes: Processes) -> None:
+def test_processes_that_all_get_sigterm_do_not_wait_for_each_other(processes: Processes) -> None:
     for number in processes:
         processes.signal(number, signal.SIGTERM)
     assert [processes.end(number) for number in processes] == [0, 0, 0]

@@ -74,7 +74,7 @@ def read_all(inside: AnyBroker) -> list[Reading]:
         "--entity-type users --entity-default --entity-type clients --entity-default",
     ],
 )
-def test_a_quota_as_typed_holds_at_each_of_the_eight_levels_and_ends_when_it_is_deleted(
+def test_a_quota_set_with_kafka_configs_applies_at_each_of_the_eight_levels_until_it_is_deleted(
     broker: Broker, entity: str
 ) -> None:
     assert broker.inspect(lambda inside: inside.services.throttling) is None
@@ -90,7 +90,7 @@ def test_a_quota_as_typed_holds_at_each_of_the_eight_levels_and_ends_when_it_is_
         assert limited.produce(AT_ONCE) == 0
 
 
-def test_a_muted_connection_is_not_served_until_its_time_is_over_and_another_client_goes_on(broker: Broker) -> None:
+def test_a_muted_connection_is_not_served_until_its_time_is_over_and_other_clients_are(broker: Broker) -> None:
     configs(broker, f"--entity-type clients --entity-name limited --add-config 'producer_byte_rate={LIMIT}'")
     limits_are(broker, 1)
     with NamedWire(broker.port, "limited") as limited, NamedWire(broker.port, "free") as free:
@@ -105,7 +105,7 @@ def test_a_muted_connection_is_not_served_until_its_time_is_over_and_another_cli
 
 
 @pytest.mark.parametrize("version", [4, 7, 12])
-def test_a_fetch_over_the_quota_is_empty_and_gets_its_records_when_it_comes_again(broker: Broker, version: int) -> None:
+def test_a_fetch_over_the_quota_is_empty_and_a_later_one_gets_the_records(broker: Broker, version: int) -> None:
     with NamedWire(broker.port, "free") as free:
         for _ in range(6):
             free.produce(LIMIT * 3)
@@ -126,7 +126,9 @@ def test_a_fetch_over_the_quota_is_empty_and_gets_its_records_when_it_comes_agai
             assert records_in(again) == LIMIT * 3
 
 
-def test_an_incremental_session_loses_nothing_to_an_empty_answer_and_a_full_one_does_not_begin(broker: Broker) -> None:
+def test_an_incremental_fetch_session_loses_nothing_to_a_throttled_response_and_a_full_one_does_not_begin(
+    broker: Broker,
+) -> None:
     with NamedWire(broker.port, "free") as free:
         for _ in range(6):
             free.produce(LIMIT * 3)
@@ -169,7 +171,7 @@ def test_request_time_is_limited_and_no_request_is_delayed_by_more_than_a_second
             assert response.throttle_time_ms == 0
 
 
-def test_an_address_that_connects_too_often_is_held_and_then_closed_unserved(broker: Broker) -> None:
+def test_an_address_over_its_connection_rate_is_held_and_then_disconnected_unserved(broker: Broker) -> None:
     configs(broker, "--entity-type ips --entity-name 127.0.0.1 --add-config 'connection_creation_rate=1'")
     limits_are(broker, 1)
     first = NamedWire(broker.port, "first")
@@ -200,7 +202,7 @@ def _alters(broker: Broker, line: str) -> bool:
     return kafka_configs(words) == 0
 
 
-def test_confluent_kafka_is_held_to_its_rate_while_another_beside_it_is_not_throttled(broker: Broker) -> None:
+def test_confluent_kafka_is_limited_to_its_quota_while_another_client_is_not_throttled(broker: Broker) -> None:
     """What counts is bytes and throttle times: a client that sent n bytes at a limit of r has been told to wait, in
     all, for about n / r less the ten seconds that the first may take at once."""
     limit, size = 100_000, 10_000
@@ -274,7 +276,7 @@ def quota_metrics(inside: AnyBroker) -> list[str]:
     return "".join(out.lines()).splitlines()
 
 
-def test_a_limit_of_a_user_holds_for_the_user_that_has_logged_in(tmp_path: Path) -> None:
+def test_a_user_quota_applies_to_the_authenticated_user(tmp_path: Path) -> None:
     users = 'username="node" password="n" user_node="n" user_ana="a" user_ben="b"'
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     settings = {
@@ -353,7 +355,7 @@ def test_confluent_kafka_reads_every_record_though_it_is_throttled(broker: Broke
     assert reading.rate <= 130_000
 
 
-def test_mutations_are_counted_by_the_controller_and_the_broker_that_was_asked_mutes() -> None:
+def test_mutations_are_counted_by_the_controller_and_the_contacted_broker_mutes_the_client() -> None:
     """By whichever broker it is asked: two of the three hand the request on, in an envelope."""
     with Cluster(3) as cluster:
         first = cluster[min(cluster)]
@@ -376,7 +378,7 @@ def test_mutations_are_counted_by_the_controller_and_the_broker_that_was_asked_m
         assert 0 < throttled[2] <= throttled[1] <= 89_000
 
 
-def test_internal_topics_of_a_node_count_for_no_quota_of_mutations() -> None:
+def test_creating_internal_topics_counts_for_no_mutation_quota() -> None:
     """All fifty partitions of one would leave nothing for the next, nor for clients."""
     with Broker(settings={"offsets.topic.num.partitions": "50"}) as broker:
         configs(broker, "--entity-type users --entity-default --add-config 'controller_mutation_rate=1'")

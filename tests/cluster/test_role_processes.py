@@ -92,7 +92,7 @@ def test_nothing_is_lost_when_controller_and_leader_are_killed_and_the_controlle
         assert told.splitlines()[-1] == "by a tool"
 
 
-def test_controllers_alone_are_added_and_removed_through_the_listener_of_the_controllers(tmp_path: Path) -> None:
+def test_controller_only_nodes_are_added_and_removed_through_the_controller_listener(tmp_path: Path) -> None:
     layout = LAYOUTS["controllers-and-brokers-with-dynamic-voters"]()
     with RoleProcesses(tmp_path, layout) as nodes:
         Topic(nodes, "t")
@@ -131,7 +131,7 @@ def test_a_signal_ends_a_node_that_still_waits_for_the_other_controllers(tmp_pat
         nodes.close()
 
 
-def test_a_controller_alone_follows_what_is_set_for_it_and_changes_its_loggers(tmp_path: Path) -> None:
+def test_a_controller_only_node_applies_its_dynamic_configs_and_logger_levels(tmp_path: Path) -> None:
     with RoleProcesses(tmp_path, Layout({1: BROKER, 11: CONTROLLER})) as nodes:
         there = ("--bootstrap-controller", nodes.bootstrap_controllers)
 

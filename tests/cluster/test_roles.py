@@ -84,7 +84,7 @@ async def controller_alone() -> tuple[Broker, str]:
     return controller, f"100@{bootstrap_controllers(controller)}"
 
 
-def test_brokers_that_are_no_voters_join_the_cluster_of_a_controller_that_is_no_broker() -> None:
+def test_broker_only_nodes_join_the_cluster_of_a_controller_only_node() -> None:
     async def scenario() -> None:
         controller, voters = await controller_alone()
         brokers = [node(1, "broker", voters), node(2, "broker", voters)]
@@ -108,7 +108,7 @@ def test_brokers_that_are_no_voters_join_the_cluster_of_a_controller_that_is_no_
     run(scenario)
 
 
-def test_a_controller_serves_what_apaches_controllers_serve_and_tells_of_controllers() -> None:
+def test_a_controller_listener_serves_the_apis_of_apaches_controllers() -> None:
     async def scenario() -> None:
         controller, _ = await controller_alone()
         servers = bootstrap_controllers(controller)
@@ -131,7 +131,7 @@ def test_a_controller_serves_what_apaches_controllers_serve_and_tells_of_control
     run(scenario)
 
 
-def test_a_broker_forwards_the_question_for_the_quorum_to_its_leader() -> None:
+def test_a_broker_forwards_describe_quorum_to_the_quorum_leader() -> None:
     async def scenario() -> None:
         controller, voters = await controller_alone()
         broker = node(1, "broker", voters)
@@ -150,7 +150,7 @@ def test_a_broker_forwards_the_question_for_the_quorum_to_its_leader() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_version_of_describe_quorum_tells_of_a_broker_that_observes(version: int) -> None:
+def test_every_version_of_describe_quorum_lists_a_broker_as_observer(version: int) -> None:
     async def scenario() -> None:
         controller, voters = await controller_alone()
         broker = node(1, "broker", voters)
@@ -170,7 +170,7 @@ def test_every_version_of_describe_quorum_tells_of_a_broker_that_observes(versio
     run(scenario)
 
 
-def test_a_broker_refuses_the_question_for_the_quorum_when_no_controller_answers() -> None:
+def test_a_broker_refuses_describe_quorum_when_no_controller_answers() -> None:
     async def scenario() -> None:
         controller, voters = await controller_alone()
         broker = node(1, "broker", voters, more={"request.timeout.ms": "200"})
@@ -185,7 +185,7 @@ def test_a_broker_refuses_the_question_for_the_quorum_when_no_controller_answers
     run(scenario)
 
 
-def test_a_broker_of_another_cluster_is_not_let_in() -> None:
+def test_a_broker_with_another_cluster_id_cannot_register() -> None:
     async def scenario() -> None:
         controller, voters = await controller_alone()
         disk = SimulatedDisk()

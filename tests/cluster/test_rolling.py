@@ -158,7 +158,7 @@ def check_no_client_noticed(clients: CountingClients) -> None:
     assert told <= _RETRIABLE, journal.summary()
 
 
-def test_clients_see_no_refused_or_cut_request_while_each_broker_is_restarted(brokers: BrokerProcesses) -> None:
+def test_no_request_is_refused_or_lost_while_each_broker_is_restarted(brokers: BrokerProcesses) -> None:
     with CountingClients(brokers.bootstrap_servers, TOPIC, PARTITIONS) as clients:
         with librdkafka_clients(brokers) as others:
             until(lambda: clients.acknowledged > 100, "the first records")
@@ -178,7 +178,7 @@ def test_clients_see_no_refused_or_cut_request_while_each_broker_is_restarted(br
     print(f"longest pause: {acks_s:.2f} s in acknowledgements, {reads_s:.2f} s in reading; {clients.journal.summary()}")
 
 
-def test_a_broker_that_leads_nothing_is_not_in_metadata_when_it_has_stopped(brokers: BrokerProcesses) -> None:
+def test_a_broker_that_leads_nothing_is_not_in_metadata_after_it_has_stopped(brokers: BrokerProcesses) -> None:
     follower = next(iter(set(brokers) - {brokers.leader_of(TOPIC, 0)}))
     restart(brokers, follower)
     # It has handed over what it led, and the controller does not give that back so soon.

@@ -198,7 +198,7 @@ def test_offsets_of_a_group_with_members_are_not_moved_or_deleted(group: Group) 
     group.check()
 
 
-def test_a_topic_that_is_deleted_under_a_share_group_is_unknown_and_made_again_it_begins_anew(group: Group) -> None:
+def test_a_topic_that_is_deleted_and_created_again_under_a_share_group_begins_with_new_state(group: Group) -> None:
     player = group.player
     player.look(delete(group.topic))
     player.wait_until_applied()

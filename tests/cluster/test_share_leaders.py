@@ -141,14 +141,14 @@ def shared(cluster: Cluster, player: Player) -> Shared:
 
 
 @pytest.mark.parametrize("asked", [FOLLOWER, STRANGER], ids=["follower", "without a replica"])
-def test_a_fetch_at_another_broker_is_told_who_leads_and_where_that_is(shared: Shared, asked: int) -> None:
+def test_a_share_fetch_at_another_broker_gets_the_leader_and_its_address(shared: Shared, asked: int) -> None:
     assert told(shared.fetch(asked)) == shared.not_leader(LEADER)
     # Nothing was acquired there.
     assert acquired(shared.fetch(LEADER)) == [(0, RECORDS - 1, 1)]
 
 
 @pytest.mark.parametrize("asked", [FOLLOWER, STRANGER], ids=["follower", "without a replica"])
-def test_an_acknowledgement_at_another_broker_is_refused_and_the_records_stay_acquired(
+def test_a_share_acknowledgement_at_another_broker_is_refused_and_the_records_stay_acquired(
     shared: Shared, asked: int
 ) -> None:
     assert acquired(shared.fetch(LEADER)) == [(0, RECORDS - 1, 1)]
@@ -159,7 +159,9 @@ def test_an_acknowledgement_at_another_broker_is_refused_and_the_records_stay_ac
 
 
 @pytest.mark.parametrize("asked", [FOLLOWER, STRANGER], ids=["follower", "without a replica"])
-def test_a_fetch_with_acknowledgements_at_another_broker_is_told_both(shared: Shared, asked: int) -> None:
+def test_a_share_fetch_with_acknowledgements_at_another_broker_gets_an_error_for_both(
+    shared: Shared, asked: int
+) -> None:
     assert told(shared.fetch(asked)) == shared.not_leader(LEADER)
     request = fetch(shared.name, shared.member, 1, [], {(shared.id, 0): [(0, 9, [ACCEPT])]}, max_wait_ms=LONG_MS)
     response = shared.player.look(request, to=asked, actor=shared.member)
@@ -167,7 +169,7 @@ def test_a_fetch_with_acknowledgements_at_another_broker_is_told_both(shared: Sh
     assert response.responses[0].partitions[0].acknowledge_error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_after_a_leader_change_the_old_leader_refuses_and_the_new_one_delivers_again(shared: Shared) -> None:
+def test_after_a_leader_change_the_old_share_leader_refuses_and_the_new_one_redelivers(shared: Shared) -> None:
     assert acquired(shared.fetch(LEADER)) == [(0, RECORDS - 1, 1)]
     assert told(shared.acknowledge(LEADER, 1, 0, 3)).code is ErrorCode.NONE
     shared.move_leader()
@@ -178,7 +180,7 @@ def test_after_a_leader_change_the_old_leader_refuses_and_the_new_one_delivers_a
     assert told(shared.acknowledge(FOLLOWER, 1, 4)).code is ErrorCode.NONE
 
 
-def test_a_fetch_that_waits_is_told_of_a_new_leader_at_once(cluster: Cluster, player: Player) -> None:
+def test_a_waiting_share_fetch_gets_the_new_leader_at_once(cluster: Cluster, player: Player) -> None:
     shared = Shared(cluster, player, records=0)
     request = fetch(shared.name, shared.member, 0, [(shared.id, 0)], max_wait_ms=LONG_MS)
     waiting = player.begin("waits", request, to=LEADER, actor=shared.member)
@@ -192,7 +194,7 @@ def test_a_fetch_that_waits_is_told_of_a_new_leader_at_once(cluster: Cluster, pl
     assert told(player.finish(waiting)) == shared.not_leader(FOLLOWER)
 
 
-def test_an_acknowledgement_that_is_being_stored_when_the_leader_changes_is_told_who_leads(
+def test_an_acknowledgement_in_progress_during_a_leader_change_gets_the_new_leader(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = StatePersister.ask
@@ -217,7 +219,7 @@ def test_an_acknowledgement_that_is_being_stored_when_the_leader_changes_is_told
     assert told(shared.acknowledge(FOLLOWER, 1)).code is ErrorCode.NONE
 
 
-def test_a_leader_that_the_share_coordinator_has_fenced_says_that_it_does_not_lead(shared: Shared) -> None:
+def test_a_leader_that_the_share_coordinator_has_fenced_answers_not_leader(shared: Shared) -> None:
     assert acquired(shared.fetch(LEADER)) == [(0, RECORDS - 1, 1)]
     # As a leader of a later epoch would, which this one has not heard of.
     later = read_state.PartitionData(partition=0, leader_epoch=shared.leader_epoch + 1)

@@ -10,7 +10,7 @@ from tests.conformance.test_share_groups import SETTINGS, share_group
 from tests.support.clients import create_topic, until
 
 
-def test_what_share_groups_do_is_counted_under_kafkas_names() -> None:
+def test_share_group_activity_is_counted_under_kafkas_metric_names() -> None:
     with Broker({**SETTINGS, "pessoa.metrics.port": "0"}) as broker:
         topic, group = create_topic(broker), share_group(broker, **{"share.record.lock.duration.ms": "1000"})
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})

@@ -86,7 +86,7 @@ def say(player: Player, t: Uuid, epoch: int, *batches: tuple[int, int, list[int]
     return int(response.responses[0].partitions[0].error_code)
 
 
-def test_a_record_whose_lock_ends_goes_to_others_until_it_was_delivered_as_often_as_allowed(player: Player) -> None:
+def test_a_record_whose_lock_expires_is_redelivered_until_the_delivery_limit(player: Player) -> None:
     t = begin(player, 4, **{"share.record.lock.duration.ms": "1000", "share.delivery.count.limit": "2"})
     assert take(player, t) == [(0, 3, 1)]
     assert take(player, t, "mine-b") == [(0, 3, 2)]
@@ -101,7 +101,7 @@ def test_a_record_whose_lock_ends_goes_to_others_until_it_was_delivered_as_often
     assert say(player, t, 1, (0, 3, [ACCEPT])) == ErrorCode.NONE, "what lies below the start offset is passed over"
 
 
-def test_what_was_accepted_is_not_delivered_after_a_kill_and_the_rest_is(tmp_path: Path) -> None:
+def test_accepted_records_are_not_redelivered_after_a_kill_and_others_are(tmp_path: Path) -> None:
     with Broker(SETTINGS, directory=tmp_path) as broker:
         with playing(broker) as player:
             t = begin(player, 10)
@@ -116,7 +116,7 @@ def test_what_was_accepted_is_not_delivered_after_a_kill_and_the_rest_is(tmp_pat
             assert take(player, t, "mine-b") == [(2, 3, 1), (6, 6, 1), (7, 7, 2), (8, 9, 1)]
 
 
-def test_a_group_that_begins_with_the_latest_record_skips_none_after_a_restart(tmp_path: Path) -> None:
+def test_a_share_group_that_begins_at_latest_skips_no_record_after_a_restart(tmp_path: Path) -> None:
     with Broker(SETTINGS, directory=tmp_path) as broker:
         with playing(broker) as player:
             t = begin(player, 5, **{"share.auto.offset.reset": "latest"})
@@ -132,7 +132,7 @@ def test_a_group_that_begins_with_the_latest_record_skips_none_after_a_restart(t
             assert take(player, t, "mine-b") == [(5, 7, 1)]
 
 
-def test_records_of_aborted_transactions_are_not_delivered_to_a_group_that_reads_committed_ones() -> None:
+def test_a_read_committed_share_group_gets_no_records_of_aborted_transactions() -> None:
     with Broker(SETTINGS) as broker, playing(broker) as player:
         t = begin(player, **{"share.isolation.level": "read_committed"})
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "x", "linger.ms": 50})
@@ -150,7 +150,7 @@ def test_records_of_aborted_transactions_are_not_delivered_to_a_group_that_reads
         assert offsets.isdisjoint({0, 1, 2, 8, 9, 10})
 
 
-def test_records_that_were_deleted_are_passed(player: Player) -> None:
+def test_a_share_group_skips_deleted_records(player: Player) -> None:
     t = begin(player, 5, 5)
     assert take(player, t, max_records=1, batch_size=1) == [(0, 4, 1)]
     wanted = DeleteRecordsPartition(partition_index=0, offset=7)
@@ -159,7 +159,7 @@ def test_records_that_were_deleted_are_passed(player: Player) -> None:
     assert say(player, t, 1, (0, 4, [ACCEPT])) == ErrorCode.NONE
 
 
-def test_thousands_of_acknowledge_types_are_taken_in_slices(player: Player) -> None:
+def test_thousands_of_acknowledge_types_are_processed_in_slices(player: Player) -> None:
     t = begin(player, 9_000)
     assert take(player, t) == [(0, 8_999, 1)]
     types = [ACCEPT if offset % 2 else RELEASE for offset in range(9_000)]
@@ -169,7 +169,7 @@ def test_thousands_of_acknowledge_types_are_taken_in_slices(player: Player) -> N
     assert all(first == last for first, last, _ in found)
 
 
-def test_a_member_that_is_over_its_quota_acquires_nothing(player: Player) -> None:
+def test_a_share_member_over_its_quota_acquires_no_records(player: Player) -> None:
     t = begin(player, *[1] * 100)
     player.look(quota({"client-id": "session"}, ("consumer_byte_rate", 100.0)))
     player.wait_until_applied()
@@ -187,7 +187,7 @@ def test_a_member_that_is_over_its_quota_acquires_nothing(player: Player) -> Non
     assert take(player, t, "mine-z")[-1][1] == 99
 
 
-def test_bytes_of_share_fetches_and_of_other_fetches_are_of_one_quota(player: Player) -> None:
+def test_share_fetches_and_other_fetches_count_for_one_quota(player: Player) -> None:
     t = begin(player, *[10] * 10)
     player.look(quota({"client-id": "session"}, ("consumer_byte_rate", 10.0)))
     player.wait_until_applied()
@@ -200,7 +200,7 @@ def test_bytes_of_share_fetches_and_of_other_fetches_are_of_one_quota(player: Pl
     assert not plainly.responses or not plainly.responses[0].partitions[0].records
 
 
-def test_an_acknowledgement_over_the_request_quota_is_throttled_and_done_all_the_same(player: Player) -> None:
+def test_an_acknowledgement_over_the_request_quota_is_throttled_and_executed(player: Player) -> None:
     t = begin(player, *[1] * 200)
     assert take(player, t)[-1][1] == 199
     player.look(quota({"client-id": "session"}, ("request_percentage", 0.05)))
@@ -219,13 +219,13 @@ def test_an_acknowledgement_over_the_request_quota_is_throttled_and_done_all_the
     assert player.look(offsets_of("g", {"t": [0]})).groups[0].topics[0].partitions[0].lag == 199 - offset
 
 
-def test_a_fetch_of_a_group_without_state_is_an_error_at_once(player: Player) -> None:
+def test_a_share_fetch_of_a_group_without_state_is_an_error_at_once(player: Player) -> None:
     t = begin(player, 1)
     response = player.look(fetch("stranger", "mine-s", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-s")
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_topic_that_is_made_again_begins_anew_under_its_share_group(player: Player) -> None:
+def test_a_topic_that_is_created_again_gets_new_state_in_its_share_group(player: Player) -> None:
     t = begin(player, 3)
     assert take(player, t) == [(0, 2, 1)]
     player.look(delete("t"))
@@ -253,7 +253,7 @@ def test_share_groups_are_switched_off_and_on_again(player: Player) -> None:
     assert [(group.group_id, group.group_type) for group in listed] == [("g", "share")]
 
 
-def test_what_the_share_coordinator_does_not_need_any_more_is_deleted() -> None:
+def test_records_that_the_share_coordinator_does_not_need_any_more_are_deleted() -> None:
     settings = {
         **SETTINGS,
         "share.coordinator.state.topic.prune.interval.ms": "50",

@@ -62,7 +62,7 @@ class Turns:
             asyncio.get_running_loop().call_soon(self._turn)
 
 
-def test_a_fetch_that_waits_ends_with_its_session() -> None:
+def test_a_waiting_share_fetch_ends_with_its_session() -> None:
     with Broker(SETTINGS) as broker, playing(broker) as player:
         t = begin(player)
         waiting = player.begin("waits", fetch("g", "mine-a", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-a")
@@ -86,7 +86,7 @@ class NotedClock(ManualClock):
         await super().wait_ms(duration_ms)
 
 
-def test_a_member_without_room_for_its_session_is_refused_when_its_time_is_up_and_finds_room_later() -> None:
+def test_a_member_without_room_for_its_share_session_is_refused_at_its_timeout_and_may_retry() -> None:
     with Broker({**SETTINGS, "group.share.max.share.sessions": "1"}) as broker, playing(broker) as player:
         t = begin(player, 3)
         assert take(player, t) == [(0, 2, 1)]
@@ -109,7 +109,7 @@ def test_a_member_without_room_for_its_session_is_refused_when_its_time_is_up_an
         assert take(player, t, "mine-b") == [(1, 2, 2)]
 
 
-def test_a_fetch_that_waits_makes_nothing_after_share_groups_were_switched_off() -> None:
+def test_a_waiting_share_fetch_creates_no_state_after_share_groups_were_switched_off() -> None:
     with Broker(SETTINGS) as broker, playing(broker) as player:
         t = begin(player)
         waiting = player.begin("waits", fetch("g", "mine-a", 0, [(t, 0)], max_wait_ms=LONG_MS), actor="mine-a")
@@ -119,7 +119,9 @@ def test_a_fetch_that_waits_makes_nothing_after_share_groups_were_switched_off()
         assert share_partition_count(broker) == 0
 
 
-def test_the_last_request_of_a_session_gives_back_though_its_connection_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_final_request_of_a_share_session_releases_its_records_though_its_connection_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """While its acknowledgements are stored, which takes as long as the share coordinator likes."""
     from pessoa.broker.share import share_acknowledging
 
@@ -152,7 +154,7 @@ def test_a_share_session_ends_with_the_connection_of_its_member(more: dict[str, 
         assert take(player, t, "mine-b") == [(0, 2, 2)]
 
 
-def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_are_served_while_a_share_fetch_skips_aborted_records(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     turns_at_reads: list[int] = []
     acquire = share_reads.acquire
@@ -178,7 +180,7 @@ def test_others_have_their_turn_while_a_fetch_passes_over_aborted_records(monkey
     assert len(set(turns_at_reads)) == len(turns_at_reads), turns_at_reads
 
 
-def test_a_fetch_of_one_record_passes_over_aborted_ones_in_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_fetch_of_one_record_skips_aborted_records_in_one_read(monkeypatch: pytest.MonkeyPatch) -> None:
     reads = []
     acquire = share_reads.acquire
 
@@ -201,7 +203,9 @@ def test_a_fetch_of_one_record_passes_over_aborted_ones_in_one_read(monkeypatch:
     assert len(reads) == 1
 
 
-def test_others_have_their_turn_while_an_answer_names_very_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_requests_are_served_while_a_share_response_names_very_many_partitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     turns = Turns()
     turns_at_partitions: set[int] = set()
     failed = share_reads.failed
@@ -219,7 +223,7 @@ def test_others_have_their_turn_while_an_answer_names_very_many_partitions(monke
     assert len(turns_at_partitions) > 3
 
 
-def test_a_batch_is_aborted_by_the_transaction_of_its_own_producer_around_it() -> None:
+def test_a_batch_is_aborted_only_by_a_transaction_of_its_own_producer_that_contains_it() -> None:
     transactions = [(1, 0, 5), (2, 3, 8), (1, 10, 12)]
     aborted = AbortedOffsets([AbortedTransaction(*one, last_stable_offset=0) for one in transactions])
     found = {producer: [offset for offset in range(14) if aborted.have(producer, offset)] for producer in (1, 2, 3)}

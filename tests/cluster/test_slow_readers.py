@@ -47,7 +47,7 @@ def unread_bytes(broker: Broker) -> int:
     return broker.inspect(lambda inside: inside.services.unread_bytes())
 
 
-def test_answers_to_readers_who_take_nothing_stay_in_the_files_of_the_log(broker: Broker) -> None:
+def test_responses_to_clients_that_do_not_read_stay_in_the_segment_files(broker: Broker) -> None:
     fill(broker)
     with ExitStack() as stack, Canary(broker.port, "canary") as bird:
         readers = [stack.enter_context(Wire(broker.port, PATIENCE_S, receive_buffer_bytes=4096)) for _ in range(16)]
@@ -61,7 +61,7 @@ def test_answers_to_readers_who_take_nothing_stay_in_the_files_of_the_log(broker
     until(lambda: unread_bytes(broker) == 0, "that everything was read or is gone", PATIENCE_S)
 
 
-def test_the_more_answers_are_unread_the_smaller_are_the_next_ones(
+def test_the_more_responses_are_unread_the_smaller_are_the_next_ones(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen readers ask for 8 MiB each, and all together may leave 16 unread. As over TLS, answers are in memory."""
@@ -89,7 +89,7 @@ def test_the_more_answers_are_unread_the_smaller_are_the_next_ones(
         assert len(fetch(wire, "t", 0, max_bytes=8 * MIB).records) > 7 * MIB
 
 
-def test_no_more_connections_are_taken_than_max_connections_says_from_the_moment_it_says_so(broker: Broker) -> None:
+def test_a_changed_max_connections_applies_to_new_connections_at_once(broker: Broker) -> None:
     setting = AlterableConfig(name="max.connections", config_operation=0, value="20")
     all_brokers = AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])
     with Wire(broker.port, PATIENCE_S) as wire:

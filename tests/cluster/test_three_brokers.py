@@ -17,7 +17,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
-def test_every_broker_tells_of_all_brokers_and_leaders_are_spread() -> None:
+def test_every_broker_lists_all_brokers_and_leaders_are_spread() -> None:
     # No broker is fenced, and no replica leaves the ISR, because the machine is busy.
     with Cluster(3, {"broker.session.timeout.ms": "120000", "replica.lag.time.max.ms": "120000"}) as cluster:
         create_topic(cluster, "t", partitions=3)
@@ -30,7 +30,7 @@ def test_every_broker_tells_of_all_brokers_and_leaders_are_spread() -> None:
             assert all(sorted(one.isrs) == [1, 2, 3] for one in partitions.values())
 
 
-def test_what_is_acknowledged_survives_the_death_of_its_leader(cluster: Cluster) -> None:
+def test_acknowledged_records_survive_the_death_of_the_leader(cluster: Cluster) -> None:
     create_topic(cluster, "t")
     with producing(cluster, "t") as producer:
         producer.wait_for(50)
@@ -44,7 +44,7 @@ def test_what_is_acknowledged_survives_the_death_of_its_leader(cluster: Cluster)
     check_nothing_lost(producer, read_all(cluster, "t", 1))
 
 
-def test_a_broker_that_died_a_moment_ago_is_led_by_others_and_still_known_to_clients() -> None:
+def test_the_partitions_of_a_dead_broker_are_led_by_others_while_metadata_still_lists_it() -> None:
     """librdkafka drops what it was about to ask again if the broker that it had asked is named no more."""
     with Cluster(3, {"broker.session.timeout.ms": "120000"}) as cluster:
         create_topic(cluster, "t")
@@ -58,7 +58,7 @@ def test_a_broker_that_died_a_moment_ago_is_led_by_others_and_still_known_to_cli
             assert metadata.topics["t"].partitions[0].leader in cluster.running
 
 
-def test_what_is_acknowledged_survives_the_death_of_the_controller(cluster: Cluster) -> None:
+def test_acknowledged_records_survive_the_death_of_the_controller(cluster: Cluster) -> None:
     create_topic(cluster, "t", partitions=3)
     with producing(cluster, "t") as producer:
         producer.wait_for(50)
@@ -84,7 +84,7 @@ def test_a_rolling_restart_loses_nothing_and_moves_leaders_before_each_stop(clus
     check_nothing_lost(producer, read_all(cluster, "t", 3))
 
 
-def test_a_leader_that_was_paused_finds_another_in_its_place(cluster: Cluster) -> None:
+def test_a_leader_that_was_paused_is_replaced(cluster: Cluster) -> None:
     create_topic(cluster, "t")
     with producing(cluster, "t") as producer:
         producer.wait_for(50)
@@ -98,7 +98,7 @@ def test_a_leader_that_was_paused_finds_another_in_its_place(cluster: Cluster) -
     check_nothing_lost(producer, read_all(cluster, "t", 1))
 
 
-def test_a_leader_that_is_cut_off_acknowledges_nothing_that_the_others_lack(cluster: Cluster) -> None:
+def test_an_isolated_leader_acknowledges_no_record_that_the_others_lack(cluster: Cluster) -> None:
     create_topic(cluster, "t")
     with producing(cluster, "t") as producer:
         producer.wait_for(50)
@@ -112,7 +112,7 @@ def test_a_leader_that_is_cut_off_acknowledges_nothing_that_the_others_lack(clus
     check_nothing_lost(producer, read_all(cluster, "t", 1))
 
 
-def test_all_brokers_may_die_at_once_and_come_back_with_everything(cluster: Cluster) -> None:
+def test_all_brokers_may_die_at_once_and_restart_with_every_acknowledged_record(cluster: Cluster) -> None:
     create_topic(cluster, "t", partitions=3)
     with producing(cluster, "t") as producer:
         producer.wait_for(100)
@@ -124,7 +124,7 @@ def test_all_brokers_may_die_at_once_and_come_back_with_everything(cluster: Clus
     check_nothing_lost(producer, read_all(cluster, "t", 3))
 
 
-def test_one_broker_may_lose_its_power(cluster: Cluster) -> None:
+def test_acknowledged_records_survive_a_power_loss_of_one_broker(cluster: Cluster) -> None:
     create_topic(cluster, "t")
     with producing(cluster, "t") as producer:
         producer.wait_for(50)

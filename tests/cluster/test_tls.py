@@ -195,7 +195,7 @@ def test_certificates_are_replaced_broker_by_broker_under_load_without_a_failed_
         ("broker-1", {"hosts": ("localhost",)}, "ssl.allow.san.changes"),
     ],
 )
-def test_a_key_store_that_makes_the_broker_another_one_is_refused_and_the_old_one_stays(
+def test_a_key_store_with_another_identity_is_refused_and_the_old_one_is_kept(
     cluster: TlsProcesses, common_name: str, how: dict[str, object], says: str
 ) -> None:
     shown = cluster.shown_by(1)
@@ -213,7 +213,7 @@ def test_a_key_store_that_makes_the_broker_another_one_is_refused_and_the_old_on
         ("listener.name.client.ssl.keystore.password", "a planted secret", "a PEM key store has no password"),
     ],
 )
-def test_wrong_stores_are_refused_when_they_are_set(cluster: TlsProcesses, key: str, value: str, says: str) -> None:
+def test_invalid_stores_are_refused_when_they_are_set(cluster: TlsProcesses, key: str, value: str, says: str) -> None:
     with pytest.raises(KafkaException, match=says) as caught:
         cluster.set(2, key, value)
     assert "a planted secret" not in str(caught.value)
@@ -231,7 +231,7 @@ SCRAM = f'{LOGIN}.scram.ScramLoginModule required username="node" password="betw
 PLAIN = f'{LOGIN}.plain.PlainLoginModule required username="c" password="to-controllers" user_c="to-controllers";'
 
 
-def test_three_brokers_log_in_over_tls_everywhere(tmp_path: Path) -> None:
+def test_three_brokers_use_sasl_over_tls_on_every_listener(tmp_path: Path) -> None:
     files = TlsFiles(tmp_path, Authority("the authority of a test"))
     settings = {
         **files.node(files.issue("every-broker")),

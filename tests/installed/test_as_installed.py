@@ -55,28 +55,28 @@ def test_every_module_imports_without_a_warning_and_without_spark() -> None:
     assert has_spark == "False"
 
 
-def test_every_command_leads_to_a_function() -> None:
+def test_every_console_command_refers_to_a_function() -> None:
     commands = [entry for entry in distribution("pessoa").entry_points if entry.group == "console_scripts"]
     assert {"pessoa", "kafka-topics", "kafka-topics.sh", "schema-registry-start"} <= {entry.name for entry in commands}
     for entry in commands:
         assert callable(entry.load()), entry.name
 
 
-def test_pessoa_says_what_it_can_do() -> None:
+def test_pessoa_help_lists_its_commands() -> None:
     ended = run_strictly("-c", "import sys; from pessoa.cli.main import main; sys.exit(main(['--help']))")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("Usage: ")
 
 
-def test_a_record_goes_through_the_shared_broker(kafka: Broker, kafka_topic: str) -> None:
+def test_a_record_is_produced_and_consumed_through_the_shared_broker_fixture(kafka: Broker, kafka_topic: str) -> None:
     assert sent_and_read(kafka.bootstrap_servers, kafka_topic) == b"one"
 
 
-def test_a_record_goes_through_a_broker_of_the_test(kafka_broker: Broker) -> None:
+def test_a_record_is_produced_and_consumed_through_a_broker_of_the_test(kafka_broker: Broker) -> None:
     assert sent_and_read(kafka_broker.bootstrap_servers, "orders") == b"one"
 
 
-def test_a_record_goes_through_a_cluster_of_the_test(kafka_cluster: Cluster) -> None:
+def test_a_record_is_produced_and_consumed_through_a_cluster_of_the_test(kafka_cluster: Cluster) -> None:
     assert sent_and_read(kafka_cluster.bootstrap_servers, "orders") == b"one"
 
 

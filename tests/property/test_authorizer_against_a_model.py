@@ -109,7 +109,7 @@ def expected_with_some(acls: list[Acl], allows: bool, principal: str, host: str,
 
 
 @given(st.lists(st.lists(entries, max_size=8), min_size=1, max_size=3), st.lists(questions, min_size=1), st.booleans())
-def test_the_authorizer_decides_as_the_rules_read(
+def test_the_authorizer_decides_as_a_simple_model_of_the_rules(
     generations: list[list[Acl]], asked: list[tuple[str, str, int, int, str]], allows: bool
 ) -> None:
     authorizer = Authorizer(frozenset({"User:c"}), allows_without_acl=allows)

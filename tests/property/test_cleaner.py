@@ -178,7 +178,7 @@ def play(steps: list[tuple[object, ...]]) -> Played:
 
 
 @given(histories)
-def test_a_compacted_log_tells_the_same_story(steps: list[tuple[object, ...]]) -> None:
+def test_a_compacted_log_has_the_latest_value_of_every_key(steps: list[tuple[object, ...]]) -> None:
     played = play(steps)
     played.check()
     # And once more with everything decided and replicated.
@@ -191,7 +191,7 @@ def test_a_compacted_log_tells_the_same_story(steps: list[tuple[object, ...]]) -
 
 
 @given(histories)
-def test_passes_come_to_rest(steps: list[tuple[object, ...]]) -> None:
+def test_repeated_cleaning_passes_reach_a_fixed_point(steps: list[tuple[object, ...]]) -> None:
     played = play(steps)
     played.log.roll(played.history.now_ms)
     # The first takes records out, the second marks what their going has left.

@@ -444,6 +444,6 @@ async def play(history: History, script: bytes) -> None:
 
 @settings(max_examples=250)
 @given(st.binary(min_size=200, max_size=400))
-def test_what_must_hold_of_the_metadata_holds_after_every_event(script: bytes) -> None:
+def test_the_invariants_of_the_metadata_hold_after_every_event(script: bytes) -> None:
     history = History()
     asyncio.run(play(history, script))

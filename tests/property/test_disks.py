@@ -80,7 +80,7 @@ class Player:
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_the_simulated_disk_answers_every_script_as_the_real_one(script: list[tuple[str, ...]]) -> None:
+def test_the_simulated_disk_behaves_as_the_real_one_in_every_script(script: list[tuple[str, ...]]) -> None:
     simulated = SimulatedDisk()
     simulated.make_directory("/data")
     with tempfile.TemporaryDirectory() as folder:
@@ -183,7 +183,7 @@ class Writer:
 
 
 @given(st.lists(CHANGES, max_size=25), st.integers(0, 2**32))
-def test_no_loss_of_power_takes_what_was_synced(script: list[tuple[str, int, int, int]], seed: int) -> None:
+def test_no_power_loss_removes_synced_bytes(script: list[tuple[str, int, int, int]], seed: int) -> None:
     writer = Writer(SimulatedDisk(seed))
     for change in script:
         writer.play(*change)

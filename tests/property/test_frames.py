@@ -24,7 +24,7 @@ def pieces(stream: bytes, sizes: list[int]) -> list[bytes]:
 
 
 @given(bodies=bodies, sizes=cuts, eager=st.booleans())
-def test_frames_come_out_as_they_went_in_however_the_stream_is_cut(
+def test_frames_are_decoded_unchanged_however_the_stream_is_split(
     bodies: list[bytes], sizes: list[int], eager: bool
 ) -> None:
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
@@ -55,7 +55,7 @@ def dumb_frames(stream: bytes) -> tuple[list[bytes], bool]:
 
 
 @given(bodies=bodies, tail=st.binary(max_size=12), sizes=cuts)
-def test_any_stream_gives_the_frames_and_the_violation_that_a_dumb_reader_finds(
+def test_any_stream_gives_the_frames_and_the_violation_that_a_simple_reader_finds(
     bodies: list[bytes], tail: bytes, sizes: list[int]
 ) -> None:
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies) + tail

@@ -84,7 +84,7 @@ def test_range_gives_each_subscriber_a_contiguous_range_in_the_order_of_the_memb
 
 
 @given(first=groups(same=True), second=groups(same=True))
-def test_uniform_is_even_with_one_subscription_and_moves_only_what_it_must(
+def test_uniform_is_balanced_with_one_subscription_and_moves_as_few_partitions_as_possible(
     first: tuple[dict[str, MemberSpec], dict[Uuid, int]], second: tuple[dict[str, MemberSpec], dict[Uuid, int]]
 ) -> None:
     before = assign_uniform(*first)
@@ -114,7 +114,7 @@ def test_uniform_is_even_with_one_subscription_and_moves_only_what_it_must(
 
 
 @given(first=groups(), second=groups())
-def test_uniform_leaves_no_single_move_that_would_make_it_more_even(
+def test_uniform_leaves_no_single_move_that_would_balance_better(
     first: tuple[dict[str, MemberSpec], dict[Uuid, int]], second: tuple[dict[str, MemberSpec], dict[Uuid, int]]
 ) -> None:
     before = assign_uniform(*first)
@@ -129,7 +129,7 @@ def test_uniform_leaves_no_single_move_that_would_make_it_more_even(
 
 
 @given(group=groups())
-def test_uniform_that_is_run_again_moves_nothing(group: tuple[dict[str, MemberSpec], dict[Uuid, int]]) -> None:
+def test_uniform_moves_no_partition_when_it_is_run_again(group: tuple[dict[str, MemberSpec], dict[Uuid, int]]) -> None:
     members, partition_counts = group
     once = assign_uniform(members, partition_counts)
     again = assign_uniform(with_targets(members, once), partition_counts)
@@ -137,7 +137,7 @@ def test_uniform_that_is_run_again_moves_nothing(group: tuple[dict[str, MemberSp
 
 
 @given(group=groups(same=True))
-def test_a_partition_that_two_members_had_goes_to_one_of_them(
+def test_a_partition_that_two_members_owned_is_assigned_to_one_of_them(
     group: tuple[dict[str, MemberSpec], dict[Uuid, int]],
 ) -> None:
     members, partition_counts = group

@@ -232,5 +232,5 @@ class Simulation:
 
 
 @pytest.mark.parametrize("seed", range(settings().max_examples))
-def test_no_partition_has_two_users_and_all_have_one_in_the_end(seed: int) -> None:
+def test_no_partition_has_two_owners_and_all_have_one_in_the_end(seed: int) -> None:
     Simulation(seed).run(80)

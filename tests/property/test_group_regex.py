@@ -49,13 +49,13 @@ expressions = st.recursive(atoms, combine, max_leaves=8)
 
 
 @given(expression=expressions, name=names)
-def test_it_matches_what_python_matches(expression: str, name: str) -> None:
+def test_a_subscription_regex_matches_the_same_names_as_in_python(expression: str, name: str) -> None:
     expected = re.compile(expression, re.ASCII).fullmatch(name) is not None
     assert Regex(expression).matches(name) == expected
 
 
 @given(text=st.text(st.sampled_from(r"ab.*+?|()[]{}^$\-,12dwpQEx:P<>i"), max_size=20), name=names)
-def test_any_text_is_an_expression_or_an_invalid_one(text: str, name: str) -> None:
+def test_any_text_is_a_regex_or_refused(text: str, name: str) -> None:
     try:
         compiled = Regex(text)
     except InvalidRegex:

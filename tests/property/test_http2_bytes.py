@@ -92,7 +92,7 @@ def sessions(draw: st.DrawFn) -> bytes:
 
 
 @given(sessions(), st.integers(1, 500))
-def test_bytes_of_any_kind_end_a_connection_at_worst(data: bytes, piece: int) -> None:
+def test_any_http2_bytes_at_worst_end_the_connection(data: bytes, piece: int) -> None:
     asyncio.run(feed(data, piece))
 
 

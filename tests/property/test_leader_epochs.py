@@ -46,7 +46,7 @@ cut_start = st.tuples(st.just("cut start"), offsets, st.just(0))
 
 
 @given(st.lists(st.one_of(append, append, cut_end, cut_start), max_size=30))
-def test_epochs_agree_with_the_log_that_they_describe(operations: list[tuple[str, int, int]]) -> None:
+def test_leader_epoch_entries_agree_with_the_log(operations: list[tuple[str, int, int]]) -> None:
     log, real = PlainLog(), LeaderEpochCache()
     epoch = 0
     for name, number, count in operations:

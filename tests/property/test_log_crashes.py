@@ -328,7 +328,7 @@ def assert_append_was_done_or_not(log: PartitionLog, chapter: Chapter) -> None:
         ("tears", True, 1),
     ],
 )
-def test_after_a_crash_at_any_call_to_the_disk_the_log_opens_with_what_it_must_have(
+def test_after_a_crash_at_any_disk_call_the_log_opens_with_all_synced_records(
     how: Literal["dies", "fails", "tears"], loses_power: bool, seeds: int
 ) -> None:
     story = begun(0)

@@ -164,7 +164,7 @@ def _next(draw: st.DrawFn, dumb: Dumb, number: int) -> Message:
 
 
 @given(histories(), st.data())
-def test_batches_of_any_size_and_a_reading_at_once_make_the_same_image(
+def test_an_image_is_the_same_whether_it_is_loaded_in_batches_or_at_once(
     history: list[Message], data: st.DataObject
 ) -> None:
     one_by_one, in_batches, at_once = MetadataLoader(), MetadataLoader(), MetadataLoader()
@@ -189,7 +189,9 @@ def test_batches_of_any_size_and_a_reading_at_once_make_the_same_image(
 
 
 @given(histories(), st.data())
-def test_a_transaction_shows_whole_or_not_at_all(history: list[Message], data: st.DataObject) -> None:
+def test_a_metadata_transaction_is_visible_completely_or_not_at_all(
+    history: list[Message], data: st.DataObject
+) -> None:
     begin = data.draw(st.integers(0, len(history)), "where it begins")
     is_committed = data.draw(st.booleans(), "whether it is committed")
     defer = data.draw(st.booleans(), "whether images wait")

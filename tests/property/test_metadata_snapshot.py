@@ -25,15 +25,13 @@ def through_a_file(image: MetadataImage) -> MetadataImage:
 
 
 @given(histories())
-def test_the_records_of_an_image_make_the_image(history: list[Message]) -> None:
+def test_the_records_of_an_image_rebuild_the_image(history: list[Message]) -> None:
     image = MetadataImage.EMPTY.apply(history, len(history) - 1, EPOCH)
     assert through_a_file(image) == image
 
 
 @given(histories(), histories())
-def test_the_difference_names_what_is_not_the_same_and_nothing_else(
-    first: list[Message], second: list[Message]
-) -> None:
+def test_the_difference_of_two_images_names_exactly_what_differs(first: list[Message], second: list[Message]) -> None:
     old = MetadataImage.EMPTY.apply(first, len(first) - 1, EPOCH)
     new = MetadataImage.EMPTY.apply(second, len(second) - 1, EPOCH)
     delta = difference(old, new)

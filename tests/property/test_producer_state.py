@@ -299,7 +299,7 @@ def assert_same(model: EveryBatch, state: ProducerState) -> None:
 
 
 @given(operations)
-def test_the_state_decides_as_if_it_remembered_every_batch(run: list[Data | Marker | Replicate]) -> None:
+def test_producer_state_decides_as_a_model_that_keeps_every_batch(run: list[Data | Marker | Replicate]) -> None:
     model, state = EveryBatch(), ProducerState(verification_enabled=False)
     for operation in run:
         put(model, state, operation)
@@ -307,7 +307,7 @@ def test_the_state_decides_as_if_it_remembered_every_batch(run: list[Data | Mark
 
 
 @given(operations, st.integers(0, 100))
-def test_a_follower_and_a_recovery_from_any_snapshot_come_to_the_state_of_the_leader(
+def test_a_follower_and_a_recovery_from_any_snapshot_reach_the_state_of_the_leader(
     run: list[Data | Marker | Replicate], snapshot_after: int
 ) -> None:
     model, leader = EveryBatch(), ProducerState(verification_enabled=False)
@@ -362,7 +362,7 @@ def assert_alike_but_for_older_batches(recovered: ProducerState, leader: Produce
 
 
 @given(operations, st.integers(0, 60))
-def test_expiry_forgets_idle_producers_but_none_with_an_open_transaction(
+def test_expiry_removes_idle_producers_but_none_with_an_open_transaction(
     run: list[Data | Marker | Replicate], age: int
 ) -> None:
     model, state = EveryBatch(), ProducerState(verification_enabled=False)

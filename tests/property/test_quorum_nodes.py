@@ -111,7 +111,7 @@ async def play(seed: int) -> None:
         assert len({tuple(sorted(one.values.items())) for one in watched}) == 1
 
 
-def test_what_was_acknowledged_is_on_every_node_in_the_end() -> None:
+def test_acknowledged_records_are_on_every_node_in_the_end() -> None:
     for seed in range(SEEDS):
         try:
             run(lambda seed=seed: play(seed))  # type: ignore[misc]
@@ -119,7 +119,7 @@ def test_what_was_acknowledged_is_on_every_node_in_the_end() -> None:
             raise AssertionError(f"seed {seed}: {error}") from error
 
 
-def test_disks_that_lie_about_their_syncs_are_seen() -> None:
+def test_the_test_detects_disks_that_lie_about_their_syncs() -> None:
     """So that the test above means something: with syncs that do nothing, an acknowledged record is lost."""
 
     async def loses(seed: int) -> None:

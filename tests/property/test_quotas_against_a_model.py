@@ -67,7 +67,9 @@ def test_a_rate_is_that_of_all_records_in_the_windows_and_the_throttle_brings_it
 
 
 @given(WINDOWS, RECORDS)
-def test_what_is_taken_back_at_once_was_never_recorded(windows: Windows, records: list[tuple[int, int]]) -> None:
+def test_an_amount_that_is_refunded_at_once_leaves_the_rate_unchanged(
+    windows: Windows, records: list[tuple[int, int]]
+) -> None:
     rate, other = WindowedRate(windows), WindowedRate(windows)
     now_ms = 0
     for pause_ms, value in records:
@@ -80,7 +82,7 @@ def test_what_is_taken_back_at_once_was_never_recorded(windows: Windows, records
 
 
 @given(WINDOWS, RECORDS, st.integers(1, 1_000))
-def test_a_bucket_has_what_flowed_in_every_millisecond_less_what_was_spent(
+def test_a_token_bucket_has_the_tokens_that_flowed_in_minus_those_spent(
     windows: Windows, records: list[tuple[int, int]], rate: int
 ) -> None:
     bucket = TokenBucket(windows)
@@ -115,7 +117,7 @@ ORDER: tuple[dict[str, str | None], ...] = (
 
 
 @given(st.sets(st.sampled_from(range(8))), st.sets(st.sampled_from(range(8))))
-def test_the_first_level_that_has_the_key_holds(with_key: set[int], with_another: set[int]) -> None:
+def test_the_quota_of_the_first_level_that_has_the_key_applies(with_key: set[int], with_another: set[int]) -> None:
     configured: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
     for kind, levels in ((PRODUCER_BYTE_RATE, with_key), (CLIENT_KEYS[1], with_another)):
         for level in levels:

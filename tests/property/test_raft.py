@@ -140,7 +140,7 @@ def change_voters(world: World, leader: Member, random: Random) -> None:
 
 
 @pytest.mark.parametrize("run", [play, storm])
-def test_under_random_faults_nothing_that_was_committed_changes(run: Callable[[int], World]) -> None:
+def test_under_random_faults_no_committed_record_changes(run: Callable[[int], World]) -> None:
     for seed in range(SEEDS):
         try:
             world = run(seed)
@@ -160,7 +160,7 @@ def test_a_quorum_of_one_leads_as_soon_as_it_starts() -> None:
 
 
 @pytest.mark.parametrize("voters", [2, 3, 4, 5])
-def test_a_new_quorum_has_a_leader_within_a_fraction_of_the_election_timeout(voters: int) -> None:
+def test_a_new_quorum_elects_a_leader_within_a_fraction_of_the_election_timeout(voters: int) -> None:
     slow = 0
     for seed in range(20):
         world = World(seed, voters)
@@ -168,7 +168,7 @@ def test_a_new_quorum_has_a_leader_within_a_fraction_of_the_election_timeout(vot
     assert slow <= 2
 
 
-def test_the_death_of_a_leader_is_noticed_by_its_broken_connections_before_the_fetch_timeout() -> None:
+def test_the_death_of_a_leader_is_detected_by_broken_connections_before_the_fetch_timeout() -> None:
     slow = 0
     for seed in range(20):
         world = World(seed, voters=3)
@@ -196,11 +196,11 @@ def deposed_by_a_wanderer(seed: int) -> bool:
     return world.leader.raft.epoch != epoch
 
 
-def test_a_voter_that_was_cut_off_causes_no_election_when_it_comes_back() -> None:
+def test_a_voter_that_was_isolated_causes_no_election_when_it_is_back() -> None:
     assert not any(deposed_by_a_wanderer(seed) for seed in range(20))
 
 
-def test_a_leader_that_is_cut_off_stops_leading() -> None:
+def test_an_isolated_leader_resigns() -> None:
     world = World(1, voters=3)
     assert agrees_on_a_leader(world)
     leader = world.leader
@@ -248,7 +248,7 @@ def first_failing_seed(run: Callable[[int], World], seeds: int = 3_000) -> int |
     return None
 
 
-def test_a_vote_that_is_not_synced_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_detects_a_vote_that_is_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every second write of the state is lost with the power. Epochs may then go back, so only leaders are compared."""
 
     def forgetful(member: Member, state: ElectionState) -> None:
@@ -265,12 +265,12 @@ def test_a_vote_that_is_not_synced_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
     assert first_failing_seed(storm) is not None
 
 
-def test_forgetting_the_pre_vote_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_detects_a_missing_pre_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Raft, "_become_prospective", Raft._become_candidate)
     assert any(deposed_by_a_wanderer(seed) for seed in range(20))
 
 
-def test_counting_the_copies_of_an_earlier_epoch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_detects_commits_by_counting_replicas_of_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Progress.committed
 
     def by_count_alone(self: Progress, voters: VoterSet, own_durable_end_offset: int) -> int:
@@ -285,7 +285,9 @@ def test_counting_the_copies_of_an_earlier_epoch_is_seen(monkeypatch: pytest.Mon
         replace_what_only_counts()
 
 
-def test_a_follower_that_speaks_of_what_is_not_on_its_disk_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_detects_a_follower_that_reports_records_that_are_not_on_its_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     honest = Raft._fetch_when_durable
 
     def hasty(self: Raft, now_ms: int, fetching: object) -> None:
@@ -298,12 +300,12 @@ def test_a_follower_that_speaks_of_what_is_not_on_its_disk_is_seen(monkeypatch: 
     assert first_failing_seed(storm) is not None
 
 
-def test_a_vote_for_any_candidate_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_detects_votes_for_any_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "reaches", lambda *_: True)
     assert first_failing_seed(storm) is not None
 
 
-def test_a_lost_disk_under_the_old_name_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_test_detects_a_replaced_disk_with_the_old_directory_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without directory ids an emptied member would count as the one that it replaces."""
     monkeypatch.setattr(ReplicaKey, "matches", lambda self, other: self.id == other.id)
     assert first_failing_seed(play) is not None

@@ -173,7 +173,7 @@ class Shell:
             self.raft.fetch_again(self.now_ms)
 
 
-def test_whatever_comes_in_nothing_stays_due_after_tick() -> None:
+def test_no_raft_deadline_stays_due_after_tick_whatever_is_received() -> None:
     for seed in range(SEEDS):
         shell = Shell(seed)
         for number in range(INPUTS):

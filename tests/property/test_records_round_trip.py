@@ -82,12 +82,12 @@ def dumb_batch(made: Sequence[Record]) -> bytes:
 
 
 @given(record_lists())
-def test_the_builder_writes_what_the_dumb_encoder_writes(made: list[Record]) -> None:
+def test_the_builder_writes_the_same_bytes_as_a_simple_encoder(made: list[Record]) -> None:
     assert bytes(build_batch(made)) == dumb_batch(made)
 
 
 @given(record_lists(), st.sampled_from(Codec), st.none() | st.integers(0, 2**42))
-def test_records_come_back_from_every_codec(made: list[Record], codec: Codec, delete_horizon_ms: int | None) -> None:
+def test_records_are_decoded_from_every_codec(made: list[Record], codec: Codec, delete_horizon_ms: int | None) -> None:
     batch = RecordBatch(build_batch(made, codec=codec, delete_horizon_ms=delete_horizon_ms))
     assert batch.is_valid()
     assert list(records(batch)) == made
@@ -95,7 +95,7 @@ def test_records_come_back_from_every_codec(made: list[Record], codec: Codec, de
 
 
 @given(record_lists(), st.sampled_from(Codec))
-def test_spans_and_records_agree(made: list[Record], codec: Codec) -> None:
+def test_record_spans_agree_with_decoded_records(made: list[Record], codec: Codec) -> None:
     batch = RecordBatch(build_batch(made, codec=codec))
     data, found = spans(batch)
     assert [
@@ -117,7 +117,7 @@ def test_spans_and_records_agree(made: list[Record], codec: Codec) -> None:
     st.integers(0, 2**31 - 1),
     st.none() | st.integers(0, 2**42),
 )
-def test_a_produced_batch_is_accepted_stamped_and_read_at_its_place_in_the_log(
+def test_a_produced_batch_is_validated_stamped_and_read_at_its_offset(
     made: list[Record], codec: Codec, base_offset: int, leader_epoch: int, log_append_time: int | None
 ) -> None:
     data = build_batch(made, codec=codec, producer_id=5, producer_epoch=0, base_sequence=2**31 - 4)
@@ -139,7 +139,7 @@ def test_a_produced_batch_is_accepted_stamped_and_read_at_its_place_in_the_log(
 
 
 @given(st.lists(record_lists(), min_size=1, max_size=5), st.data())
-def test_a_walk_finds_the_whole_batches_and_where_the_cut_one_begins(
+def test_a_batch_walk_finds_the_whole_batches_and_the_start_of_an_incomplete_one(
     groups: list[list[Record]], data: st.DataObject
 ) -> None:
     built = [bytes(build_batch(group)) for group in groups]
@@ -161,7 +161,7 @@ def test_a_walk_finds_the_whole_batches_and_where_the_cut_one_begins(
     st.binary(max_size=2_000)
     | st.builds(lambda piece, count: piece * count, st.binary(min_size=1, max_size=50), st.integers(1, 8_000)),
 )
-def test_compressed_bytes_come_back_within_exactly_their_size(codec: Codec, data: bytes) -> None:
+def test_compressed_bytes_are_decompressed_with_a_limit_of_exactly_their_size(codec: Codec, data: bytes) -> None:
     packed = compress(codec, data)
     assert decompress(codec, packed) == data
     assert decompress(codec, packed, limit=len(data)) == data

@@ -144,14 +144,14 @@ async def story(stage: Stage, *, may_lose_power: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_acknowledged_outlives_failovers_and_replicas_end_up_equal(seed: int) -> None:
+def test_acknowledged_records_survive_failovers_and_replicas_become_equal(seed: int) -> None:
     rng = Random(seed)
     with Stage(rng, min_insync_replicas=rng.choice((1, 2)), wire_ms=(0.1, rng.choice((1.0, 5.0, 40.0)))) as stage:
         stage.run(story(stage, may_lose_power=False))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_with_flush_messages_the_same_holds_when_any_number_of_brokers_lose_power(seed: int) -> None:
+def test_with_flush_messages_acknowledged_records_survive_power_losses_of_any_number_of_brokers(seed: int) -> None:
     rng = Random(seed)
     config = LogConfig(flush_messages=1, segment_bytes=rng.choice((400, 1 << 20)))
     with Stage(rng, min_insync_replicas=rng.choice((1, 2)), config=config) as stage:

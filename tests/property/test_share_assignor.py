@@ -58,7 +58,7 @@ def test_members_get_only_what_they_are_subscribed_to_and_every_subscribed_parti
     assert given_out == {each for each in flat(partitions) if each[0] in subscribed}
 
 
-def test_a_member_that_joins_takes_no_more_than_its_share() -> None:
+def test_a_member_that_joins_gets_no_more_than_its_share() -> None:
     partitions: Partitions = {TOPICS[0]: frozenset(range(6))}
     one = assign_simple({"a": ShareMemberSpec(frozenset(TOPICS))}, partitions)
     two = assign_simple(

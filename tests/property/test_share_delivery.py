@@ -231,7 +231,7 @@ class World:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32))
-def test_share_groups_keep_their_promises_while_leaders_and_coordinators_fail(seed: int) -> None:
+def test_share_group_guarantees_hold_while_leaders_and_coordinators_fail(seed: int) -> None:
     world = World(Random(seed))
     for _ in range(250):
         world.step()

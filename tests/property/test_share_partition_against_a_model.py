@@ -411,7 +411,7 @@ def make_log(random: Random) -> list[FetchedBatch]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_share_partition_agrees_with_one_entry_per_offset_under_failures_and_failovers(seed: int) -> None:
+def test_a_share_partition_agrees_with_a_model_of_one_entry_per_offset_under_failures(seed: int) -> None:
     world = World(Random(seed))
     for _ in range(120):
         world.step()
@@ -419,7 +419,7 @@ def test_a_share_partition_agrees_with_one_entry_per_offset_under_failures_and_f
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
-def test_every_record_is_accepted_or_given_up_once_failures_stop(seed: int) -> None:
+def test_every_record_is_accepted_or_archived_once_failures_stop(seed: int) -> None:
     world = World(Random(seed))
     for _ in range(60):
         world.step()

@@ -126,7 +126,7 @@ SPECS = st.dictionaries(
 
 @settings(max_examples=300, deadline=None)
 @given(SPECS, st.integers(0, 6), st.integers(0, 6), st.integers(0, 2))
-def test_assignor_is_balanced_complete_and_stable(
+def test_the_streams_assignor_is_balanced_complete_and_stable(
     specs: dict[str, StreamsMemberSpec], first: int, second: int, standbys: int
 ) -> None:
     counts = {"0": first, "1": second}

@@ -42,7 +42,7 @@ ONLY_OURS = {
 
 
 @every_shared_message
-def test_kio_reads_what_we_write_and_writes_the_same_bytes(kind: type[Message], version: int) -> None:
+def test_kio_decodes_our_messages_and_encodes_the_same_bytes(kind: type[Message], version: int) -> None:
     entity_class = THEIRS[kind.__name__, version]
     for seed in SEEDS:
         message = kio_oracle.ours_within_kio(kind, version, entity_class, Random(seed))
@@ -53,7 +53,7 @@ def test_kio_reads_what_we_write_and_writes_the_same_bytes(kind: type[Message], 
 
 
 @every_shared_message
-def test_we_read_what_kio_writes_and_write_the_same_bytes(kind: type[Message], version: int) -> None:
+def test_we_decode_kios_messages_and_encode_the_same_bytes(kind: type[Message], version: int) -> None:
     entity_class = THEIRS[kind.__name__, version]
     for seed in SEEDS:
         entity = kio_oracle.entity(entity_class, Random(seed))
@@ -63,7 +63,7 @@ def test_we_read_what_kio_writes_and_write_the_same_bytes(kind: type[Message], v
         assert message.encode(version) == encoded, f"seed {seed}"
 
 
-def test_what_only_one_side_knows_is_what_the_table_says(record_property: Callable[[str, object], None]) -> None:
+def test_differences_from_kio_are_those_of_the_table(record_property: Callable[[str, object], None]) -> None:
     ours = {(kind.__name__, version) for kind, version in OURS}
     only_ours = Counter(kind.__module__ for kind, version in OURS if (kind.__name__, version) not in THEIRS)
     # The closing lines of the test run show it.

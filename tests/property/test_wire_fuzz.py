@@ -115,14 +115,14 @@ def test_an_extreme_at_any_position_is_a_message_or_a_violation(kind: type[Messa
 
 
 @every_message
-def test_a_frame_of_nothing_but_extremes_is_a_message_or_a_violation(kind: type[Message], version: int) -> None:
+def test_a_frame_of_extreme_values_only_is_a_message_or_a_violation(kind: type[Message], version: int) -> None:
     for extreme in (*EXTREMES, b"\x00", b"\x01", b"\x02", b"\x00\x01", b"\x00\x00\x00\x01"):
         for offset in range(8):
             attack(kind, version, bytes(offset) + extreme * 40)
 
 
 @pytest.mark.parametrize("kind", list(dict.fromkeys(kind for kind, _ in PAIRS)), ids=title)
-def test_memory_stays_within_a_multiple_of_the_frame(kind: type[Message]) -> None:
+def test_decoding_takes_memory_within_a_multiple_of_the_frame(kind: type[Message]) -> None:
     # The newest version has the most fields and the shortest lengths. Small frames will do: tracing is slow.
     version = kind.versions.last
     for path, data in bombs(kind, version, frame_bytes=1024):
@@ -130,7 +130,7 @@ def test_memory_stays_within_a_multiple_of_the_frame(kind: type[Message]) -> Non
         assert amplification(kind, version, data) < allowed, f"version {version}: {path}"
 
 
-def test_unknown_tagged_fields_stay_within_a_multiple_of_the_frame() -> None:
+def test_unknown_tagged_fields_take_memory_within_a_multiple_of_the_frame() -> None:
     kind = {kind.__name__: kind for kind, _ in PAIRS}["ApiVersionsRequest"]
     fields = b"".join(bytes([100 + n % 20, 0]) for n in range(2000))
     assert amplification(kind, 3, b"\x01\x01" + b"\xd0\x0f" + fields) < MEMORY_PER_BYTE

@@ -43,7 +43,7 @@ def test_a_message_survives_a_round_trip_with_and_without_unknown_tagged_fields(
 @every_message
 @few
 @given(data=st.data())
-def test_two_messages_back_to_back_do_not_touch_each_other(
+def test_two_messages_decoded_back_to_back_do_not_affect_each_other(
     kind: type[Message], version: int, data: st.DataObject
 ) -> None:
     first, second = data.draw(messages(kind, version)), data.draw(messages(kind, version, unknown_tags=True))
@@ -61,7 +61,7 @@ def test_two_messages_back_to_back_do_not_touch_each_other(
 @every_message
 @few
 @given(data=st.data())
-def test_a_message_that_arrives_byte_by_byte_is_read_when_its_last_byte_is_there(
+def test_a_message_that_arrives_byte_by_byte_is_decoded_at_its_last_byte(
     kind: type[Message], version: int, data: st.DataObject
 ) -> None:
     message = data.draw(messages(kind, version))

@@ -107,7 +107,7 @@ def plan_for(name: str, seed: int) -> Plan:
     )
 
 
-def test_every_breakage_has_a_plan() -> None:
+def test_every_deliberate_bug_has_a_plan() -> None:
     assert list(PLANS) == list(BREAKAGES)
 
 
@@ -120,7 +120,7 @@ def violation_of(plan: Plan) -> str | None:
 
 
 @pytest.mark.parametrize("name", BREAKAGES)
-def test_a_mistake_is_found_within_a_few_seeds(name: str) -> None:
+def test_a_deliberate_bug_is_found_within_a_few_seeds(name: str) -> None:
     # A mistake may have other consequences as well, which other checks notice in other seeds: a vote that was not
     # synced can leave a quorum-state behind the log, and the node then doubts its log.
     with broken(name):
@@ -132,6 +132,6 @@ def test_a_mistake_is_found_within_a_few_seeds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DIFFERENT_PLANS)
-def test_the_same_plans_find_nothing_where_nothing_is_broken(name: str) -> None:
+def test_the_same_plans_find_nothing_without_a_deliberate_bug(name: str) -> None:
     for seed in INNOCENT_SEEDS:
         run(plan_for(name, seed))

@@ -39,7 +39,9 @@ def check(memory: Memory, batches: list[RecordBatch], now_s: float = LATER_S) ->
     memory.check(replica, now_s, "n2")
 
 
-def test_a_record_may_go_when_a_later_one_with_its_key_is_committed(log: PartitionLog) -> None:
+def test_the_checker_allows_compaction_of_a_record_when_a_later_one_with_its_key_is_committed(
+    log: PartitionLog,
+) -> None:
     append(log, [(b"a", b"1")])
     append(log, [(b"b", b"1"), (b"a", b"2")])
     memory, batches = memory_of(log), all_batches(log)
@@ -49,7 +51,7 @@ def test_a_record_may_go_when_a_later_one_with_its_key_is_committed(log: Partiti
         check(memory, [batches[0], keep_records(batches[1], b"\0\1", None)])
 
 
-def test_a_record_that_another_has_taken_the_place_of_is_inconsistent(log: PartitionLog) -> None:
+def test_the_checker_reports_a_record_that_was_replaced_by_another(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     memory = memory_of(log)
     other = open_log(SimulatedDisk())
@@ -58,7 +60,7 @@ def test_a_record_that_another_has_taken_the_place_of_is_inconsistent(log: Parti
         check(memory, all_batches(other))
 
 
-def test_what_was_aborted_may_go_and_what_is_undecided_may_not(log: PartitionLog) -> None:
+def test_the_checker_allows_compaction_of_aborted_and_not_of_undecided_records(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")], producer=(1, 0, 0), transactional=True)
     append(log, [(b"b", b"1")], producer=(2, 0, 0), transactional=True)
     end_transaction(log, 1, 1, commit=False)
@@ -68,7 +70,7 @@ def test_what_was_aborted_may_go_and_what_is_undecided_may_not(log: PartitionLog
         check(memory, [batches[0], batches[2]])
 
 
-def test_nothing_is_superseded_by_what_was_aborted(log: PartitionLog) -> None:
+def test_the_checker_does_not_let_aborted_records_supersede_others(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     append(log, [(b"a", b"2")], producer=(1, 0, 0), transactional=True)
     end_transaction(log, 1, 1, commit=False)
@@ -77,7 +79,7 @@ def test_nothing_is_superseded_by_what_was_aborted(log: PartitionLog) -> None:
         check(memory, batches[1:])
 
 
-def test_a_tombstone_may_go_when_it_is_old_and_nothing_can_come_back(log: PartitionLog) -> None:
+def test_the_checker_allows_removal_of_an_old_tombstone_if_no_older_value_can_reappear(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     append(log, [(b"a", None)])
     append(log, [(b"b", b"1")])
@@ -89,7 +91,7 @@ def test_a_tombstone_may_go_when_it_is_old_and_nothing_can_come_back(log: Partit
         check(memory, [batches[0], batches[2]])
 
 
-def test_a_marker_stays_as_long_as_there_is_something_of_its_transaction(log: PartitionLog) -> None:
+def test_the_checker_requires_a_marker_while_records_of_its_transaction_exist(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")], producer=(1, 0, 0), transactional=True)
     end_transaction(log, 1, 0, commit=True)
     append(log, [(b"a", b"2")])
@@ -99,7 +101,7 @@ def test_a_marker_stays_as_long_as_there_is_something_of_its_transaction(log: Pa
         check(memory, [batches[0], batches[2]])
 
 
-def test_the_last_batch_of_a_producer_stays_if_need_be_without_records(log: PartitionLog) -> None:
+def test_the_checker_requires_the_last_batch_of_a_producer_at_least_without_records(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")], producer=(1, 0, 0))
     append(log, [(b"a", b"2")])
     memory, batches = memory_of(log), all_batches(log)
@@ -108,7 +110,7 @@ def test_the_last_batch_of_a_producer_stays_if_need_be_without_records(log: Part
         check(memory, batches[1:])
 
 
-def test_a_batch_that_was_never_committed_is_not_from_a_cleaner(log: PartitionLog) -> None:
+def test_the_checker_reports_a_batch_that_was_never_committed(log: PartitionLog) -> None:
     append(log, [(b"a", b"1")])
     memory = memory_of(log)
     append(log, [(b"a", b"2")])

@@ -51,7 +51,7 @@ def sleep(seed: int) -> Result:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_seed_that_spins_is_named_with_the_stack_and_the_others_go_on(workers: int) -> None:
+def test_a_seed_in_an_endless_loop_is_reported_with_its_stack_and_the_others_continue(workers: int) -> None:
     results = {one.seed: one for one in run_seeds(range(1, 6), workers, LIMIT_S, spin_in_a_task)}
     assert sorted(results) == [1, 2, 3, 4, 5]
     assert [seed for seed, result in sorted(results.items()) if result.failure is not None] == [2]
@@ -61,7 +61,7 @@ def test_a_seed_that_spins_is_named_with_the_stack_and_the_others_go_on(workers:
     assert "in spin_for_ever" in failure
 
 
-def test_a_seed_that_no_exception_stops_is_ended_with_its_process() -> None:
+def test_a_seed_in_an_endless_loop_outside_of_python_is_ended_with_its_process() -> None:
     results = {one.seed: one for one in run_seeds(range(1, 6), 1, LIMIT_S, spin_outside_of_python)}
     assert [seed for seed, result in sorted(results.items()) if result.failure is not None] == [2]
     failure = results[2].failure
@@ -70,7 +70,7 @@ def test_a_seed_that_no_exception_stops_is_ended_with_its_process() -> None:
     assert "in spin_outside_of_python" in failure
 
 
-def test_a_seed_that_ends_its_process_has_failed() -> None:
+def test_a_seed_that_ends_its_process_counts_as_failed() -> None:
     results = {one.seed: one for one in run_seeds(range(1, 4), 2, LIMIT_S, end_the_process)}
     assert [seed for seed, result in sorted(results.items()) if result.failure is not None] == [2]
     failure = results[2].failure
@@ -82,7 +82,7 @@ def test_a_seed_that_only_waits_for_the_cpu_passes() -> None:
     assert [one.failure for one in run_seeds(range(1, 3), 2, LIMIT_S, sleep)] == [None, None]
 
 
-def test_the_limit_gets_through_a_task_that_catches_exceptions() -> None:
+def test_the_cpu_limit_interrupts_a_task_that_catches_exceptions() -> None:
     loop = new_loop()
     with pytest.raises(OutOfTime, match="spin_for_ever"), cpu_limit(LIMIT_S):
         loop.run_until_complete(asyncio.Task(spin_for_ever(), loop=loop))

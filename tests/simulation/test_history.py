@@ -24,7 +24,7 @@ def check(history: History, uncommitted: dict[int, bytes], committed: dict[int, 
     history.check_complete({T0: uncommitted}, {T0: uncommitted if committed is None else committed})
 
 
-def test_a_history_that_can_be_true_passes(history: History) -> None:
+def test_the_checker_passes_a_consistent_history(history: History) -> None:
     acknowledged(history, b"a", 0)
     history.begin_write(b"maybe", T0, "p")
     history.see("r", T0, 0, b"a", is_committed=True)
@@ -32,27 +32,27 @@ def test_a_history_that_can_be_true_passes(history: History) -> None:
     check(history, {0: b"a", 1: b"maybe"})
 
 
-def test_what_was_acknowledged_and_is_not_there_is_lost(history: History) -> None:
+def test_the_checker_reports_an_acknowledged_record_that_is_missing(history: History) -> None:
     acknowledged(history, b"a", 0)
     with pytest.raises(Violation, match="lost"):
         check(history, {})
 
 
-def test_what_was_read_and_is_not_there_is_lost(history: History) -> None:
+def test_the_checker_reports_a_record_that_was_read_and_is_missing(history: History) -> None:
     history.begin_write(b"a", T0, "p")
     history.see("r", T0, 0, b"a", is_committed=False)
     with pytest.raises(Violation, match="lost"):
         check(history, {})
 
 
-def test_a_value_at_two_offsets_is_a_duplicate(history: History) -> None:
+def test_the_checker_reports_a_value_at_two_offsets(history: History) -> None:
     history.begin_write(b"a", T0, "p")
     history.see("r", T0, 0, b"a", is_committed=False)
     with pytest.raises(Violation, match="duplicate"):
         history.see("r", T0, 5, b"a", is_committed=False)
 
 
-def test_an_offset_with_two_values_is_inconsistent(history: History) -> None:
+def test_the_checker_reports_an_offset_with_two_values(history: History) -> None:
     for value in (b"a", b"b"):
         history.begin_write(value, T0, "p")
     history.see("r", T0, 0, b"a", is_committed=False)
@@ -60,18 +60,18 @@ def test_an_offset_with_two_values_is_inconsistent(history: History) -> None:
         history.see("s", T0, 0, b"b", is_committed=False)
 
 
-def test_a_value_somewhere_else_than_acknowledged_is_noticed(history: History) -> None:
+def test_the_checker_reports_a_value_at_another_offset_than_acknowledged(history: History) -> None:
     acknowledged(history, b"a", 3)
     with pytest.raises(Violation, match=r"t-0@4.*t-0@3"):
         history.see("r", T0, 4, b"a", is_committed=False)
 
 
-def test_a_value_that_was_never_written_is_noticed(history: History) -> None:
+def test_the_checker_reports_a_value_that_was_never_written(history: History) -> None:
     with pytest.raises(Violation, match="was never written"):
         history.see("r", T0, 4, b"a", is_committed=False)
 
 
-def test_records_of_an_aborted_transaction_must_not_be_seen(history: History) -> None:
+def test_the_checker_reports_visible_records_of_an_aborted_transaction(history: History) -> None:
     transaction = history.begin_transaction("x")
     history.begin_write(b"a", T0, "p", transaction)
     transaction.outcome = Outcome.FAILED
@@ -84,7 +84,7 @@ def test_records_of_an_aborted_transaction_must_not_be_seen(history: History) ->
 
 
 @pytest.mark.parametrize("outcome", [Outcome.OK, Outcome.OPEN])
-def test_a_transaction_of_which_a_part_is_visible_is_torn(history: History, outcome: Outcome) -> None:
+def test_the_checker_reports_a_partly_visible_transaction(history: History, outcome: Outcome) -> None:
     transaction = history.begin_transaction("x")
     for offset, value in enumerate((b"a", b"b")):
         history.acknowledge(history.begin_write(value, T0, "p", transaction), offset)
@@ -94,27 +94,29 @@ def test_a_transaction_of_which_a_part_is_visible_is_torn(history: History, outc
     check(history, {0: b"a", 1: b"b"})
 
 
-def test_the_records_of_a_producer_must_stand_in_their_order(history: History) -> None:
+def test_the_checker_reports_records_of_a_producer_out_of_order(history: History) -> None:
     for value in (b"a", b"b"):
         history.begin_write(value, T0, "p")
     with pytest.raises(Violation, match="order"):
         check(history, {0: b"b", 1: b"a"})
 
 
-def test_the_end_of_a_partition_must_not_go_back_for_a_reader(history: History) -> None:
+def test_the_checker_reports_a_log_end_that_goes_back_for_a_reader(history: History) -> None:
     history.see_latest("r", T0, 0, 10, asked_floor=0)
     with pytest.raises(Violation, match="ends at 9"):
         history.see_latest("r", T0, 0, 9, asked_floor=history.latest_floor("r", T0, 0))
 
 
-def test_a_deposed_leader_may_tell_an_earlier_end_to_a_reader_that_knows_of_no_later_one(history: History) -> None:
+def test_the_checker_allows_an_earlier_log_end_from_a_deposed_leader_to_a_reader_that_knows_no_later_one(
+    history: History,
+) -> None:
     """`make sim SEED=125689`: two readers of committed records shared one floor."""
     history.see_latest("r", T0, 1, 10, asked_floor=history.latest_floor("r", T0, 1))
     history.see_latest("s", T0, 1, 9, asked_floor=history.latest_floor("s", T0, 1))
     assert history.latest_floor("r", T0, 1) == 10
 
 
-def test_the_end_that_any_reader_was_told_must_be_there_after_everything_has_healed(history: History) -> None:
+def test_the_checker_requires_every_reported_log_end_after_all_faults_have_healed(history: History) -> None:
     history.see_latest("r", T0, 1, 10, asked_floor=0)
     history.see_latest("s", T0, 1, 9, asked_floor=0)
     history.see_latest("s", T0, 0, 12, asked_floor=0)
@@ -124,14 +126,14 @@ def test_the_end_that_any_reader_was_told_must_be_there_after_everything_has_hea
     history.see_latest("final", T0, 1, 10, asked_floor=floor)
 
 
-def test_a_partition_has_one_owner_in_a_generation(history: History) -> None:
+def test_the_checker_reports_two_owners_of_a_partition_in_one_generation(history: History) -> None:
     history.own("g", 1, [T0], "a")
     history.own("g", 2, [T0], "b")
     with pytest.raises(Violation, match="belongs to a and to b"):
         history.own("g", 1, [T0], "b")
 
 
-def test_a_member_that_owned_a_partition_before_must_not_commit_for_it(history: History) -> None:
+def test_the_checker_reports_a_commit_by_a_previous_owner_of_a_partition(history: History) -> None:
     history.own("g", 1, [T0], "a")
     history.own("g", 2, [T0], "b")
     history.own("g", 1, [T0], "a")
@@ -163,7 +165,7 @@ def copied(*sources: int) -> History:
         ((0, 1, 1), 3, "copied twice"),
     ],
 )
-def test_every_record_up_to_the_committed_offset_has_one_copy(
+def test_the_checker_requires_one_copy_of_every_record_up_to_the_committed_offset(
     sources: tuple[int, ...], end: int, complaint: str | None
 ) -> None:
     history = copied(*sources)
@@ -185,7 +187,7 @@ def keyed(history: History, key: bytes, value: bytes, offset: int, *, is_tombsto
     return write
 
 
-def test_in_a_compacted_topic_a_write_is_gone_only_for_a_later_one_with_its_key() -> None:
+def test_the_checker_allows_a_missing_write_in_a_compacted_topic_only_for_a_later_one_with_its_key() -> None:
     history = History(["t"])
     keyed(history, b"k", b"a", 0)
     keyed(history, b"other", b"b", 1)
@@ -196,7 +198,7 @@ def test_in_a_compacted_topic_a_write_is_gone_only_for_a_later_one_with_its_key(
         check(history, {0: b"a", 2: b"c"})
 
 
-def test_a_tombstone_excuses_what_is_gone_only_where_it_may_go_itself() -> None:
+def test_the_checker_accepts_a_tombstone_as_reason_for_a_missing_record_only_if_it_may_be_removed_itself() -> None:
     for drops_tombstones in (True, False):
         history = History(["t"], drops_tombstones=drops_tombstones)
         keyed(history, b"k", b"a", 0)
@@ -209,7 +211,7 @@ def test_a_tombstone_excuses_what_is_gone_only_where_it_may_go_itself() -> None:
                 check(history, {})
 
 
-def test_a_transaction_is_whole_if_a_part_of_it_was_superseded() -> None:
+def test_the_checker_accepts_a_transaction_of_which_a_part_was_compacted() -> None:
     history = History(["t"])
     transaction = history.begin_transaction("x")
     for offset, value in enumerate((b"a", b"b")):

@@ -14,7 +14,7 @@ def loop() -> SimulatedLoop:
     return new_loop()
 
 
-def test_simulated_time_passes_at_once(loop: SimulatedLoop) -> None:
+def test_simulated_time_passes_without_waiting(loop: SimulatedLoop) -> None:
     async def wait() -> float:
         await asyncio.sleep(3600)
         return asyncio.get_running_loop().time()
@@ -22,7 +22,7 @@ def test_simulated_time_passes_at_once(loop: SimulatedLoop) -> None:
     assert loop.run_until_complete(wait()) == 3600
 
 
-def test_a_process_is_known_to_everything_that_it_starts(loop: SimulatedLoop) -> None:
+def test_a_simulated_process_is_known_to_every_task_that_it_starts(loop: SimulatedLoop) -> None:
     seen = []
 
     async def look() -> None:
@@ -38,7 +38,7 @@ def test_a_process_is_known_to_everything_that_it_starts(loop: SimulatedLoop) ->
     assert seen == [process] * 3
 
 
-def test_a_process_that_is_killed_does_nothing_more_not_even_finally(loop: SimulatedLoop) -> None:
+def test_a_killed_process_runs_no_more_code_not_even_finally(loop: SimulatedLoop) -> None:
     done = []
 
     async def work() -> None:
@@ -62,7 +62,7 @@ def test_a_process_that_is_killed_does_nothing_more_not_even_finally(loop: Simul
     loop.bury()
 
 
-def test_a_process_that_is_paused_does_its_work_when_it_goes_on_in_its_order(loop: SimulatedLoop) -> None:
+def test_a_paused_process_does_its_work_in_order_when_it_is_continued(loop: SimulatedLoop) -> None:
     done = []
 
     async def work(name: str) -> None:
@@ -87,7 +87,7 @@ def test_a_process_that_is_paused_does_its_work_when_it_goes_on_in_its_order(loo
     loop.bury()
 
 
-def test_a_thread_does_its_work_even_if_its_waiter_has_given_up(loop: SimulatedLoop) -> None:
+def test_a_thread_completes_its_work_even_if_its_waiter_was_cancelled(loop: SimulatedLoop) -> None:
     done = []
     loop.worker_delay = lambda: 2.0
 
@@ -101,7 +101,7 @@ def test_a_thread_does_its_work_even_if_its_waiter_has_given_up(loop: SimulatedL
     assert done == ["work"]
 
 
-def test_running_in_circles_is_noticed(loop: SimulatedLoop) -> None:
+def test_an_endless_loop_without_time_passing_is_detected(loop: SimulatedLoop) -> None:
     async def circle() -> None:
         while True:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -111,7 +111,7 @@ def test_running_in_circles_is_noticed(loop: SimulatedLoop) -> None:
     loop.bury()
 
 
-def test_exceptions_that_are_not_caught_are_remembered(loop: SimulatedLoop) -> None:
+def test_uncaught_exceptions_are_recorded(loop: SimulatedLoop) -> None:
     async def start() -> None:
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)
         await asyncio.sleep(1)

@@ -18,7 +18,7 @@ def test_a_range_of_seeds_is_run_on_two_processes() -> None:
     assert finished.stdout.startswith("3 seeds, 0 failed;")
 
 
-def test_one_seed_tells_its_plan_and_what_happens() -> None:
+def test_running_one_seed_prints_its_plan_and_events() -> None:
     finished = simulate("--seed", "5", "--trace")
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.startswith("Plan(seed=5,")

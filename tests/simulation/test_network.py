@@ -55,7 +55,7 @@ def world() -> World:
     return World()
 
 
-def test_a_connection_keeps_its_order_however_late_its_pieces_are(world: World) -> None:
+def test_a_connection_keeps_its_order_however_late_its_bytes_are(world: World) -> None:
     async def story() -> None:
         caller, listener = await world.connect()
         world.fabric.weather.late, world.fabric.weather.late_s, world.fabric.weather.split = 0.5, 1.0, 0.5
@@ -76,7 +76,7 @@ def test_a_connection_to_a_port_without_a_listener_is_refused(world: World) -> N
     world.loop.run_until_complete(story())
 
 
-def test_a_cut_in_one_direction_lets_the_other_pass(world: World) -> None:
+def test_a_partition_in_one_direction_lets_the_other_direction_pass(world: World) -> None:
     async def story() -> None:
         caller, listener = await world.connect()
         world.fabric.cut("a", "b")
@@ -88,7 +88,7 @@ def test_a_cut_in_one_direction_lets_the_other_pass(world: World) -> None:
     world.loop.run_until_complete(story())
 
 
-def test_what_was_sent_into_a_cut_arrives_when_it_is_healed_or_the_connection_is_gone(world: World) -> None:
+def test_bytes_sent_into_a_network_partition_arrive_when_it_heals_or_the_connection_is_lost(world: World) -> None:
     async def story() -> None:
         outcomes = set()
         await world.network(world.far).listen(world.accept, "b", 9092)
@@ -108,7 +108,7 @@ def test_what_was_sent_into_a_cut_arrives_when_it_is_healed_or_the_connection_is
     world.loop.run_until_complete(story())
 
 
-def test_connecting_through_a_cut_takes_long_and_fails(world: World) -> None:
+def test_connecting_through_a_network_partition_takes_long_and_fails(world: World) -> None:
     async def story() -> None:
         await world.network(world.far).listen(world.accept, "b", 9092)
         world.fabric.cut("b", "a")
@@ -119,7 +119,7 @@ def test_connecting_through_a_cut_takes_long_and_fails(world: World) -> None:
     world.loop.run_until_complete(story())
 
 
-def test_the_peer_of_a_killed_process_is_told(world: World) -> None:
+def test_the_peer_of_a_killed_process_gets_a_connection_reset(world: World) -> None:
     async def story() -> None:
         caller, _ = await world.connect()
         world.loop.kill(world.far)
@@ -130,7 +130,7 @@ def test_the_peer_of_a_killed_process_is_told(world: World) -> None:
     world.loop.run_until_complete(story())
 
 
-def test_a_machine_without_power_says_nothing_until_it_is_back(world: World) -> None:
+def test_a_machine_without_power_sends_nothing_until_it_is_back(world: World) -> None:
     async def story() -> None:
         caller, _ = await world.connect()
         world.loop.kill(world.far)
@@ -168,7 +168,7 @@ def test_a_request_that_is_held_arrives_later_on_another_connection_and_its_own_
     world.loop.run_until_complete(story())
 
 
-def test_a_writer_is_told_to_stop_when_its_peer_does_not_read(world: World) -> None:
+def test_a_writer_is_paused_when_its_peer_does_not_read(world: World) -> None:
     class Writer(Recorder):
         stops = 0
         goes = 0

@@ -25,7 +25,7 @@ STREAMING_SEED = 10
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
-def test_nothing_acknowledged_is_lost(first: int) -> None:
+def test_no_acknowledged_record_is_lost_in_any_seed(first: int) -> None:
     for seed in range(first, min(first + SEEDS_PER_TEST, SEEDS + 1)):
         try:
             with cpu_limit(CPU_LIMIT_S):
@@ -35,7 +35,7 @@ def test_nothing_acknowledged_is_lost(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 3, 14, SECURED_SEED, SHARING_SEED])
-def test_a_seed_is_one_run(seed: int) -> None:
+def test_running_a_seed_twice_gives_the_same_run(seed: int) -> None:
     first, second = run(Plan.of(seed)), run(Plan.of(seed))
     assert first == second
 
@@ -44,7 +44,7 @@ def test_different_seeds_are_different_runs() -> None:
     assert run(Plan.of(1)).fingerprint != run(Plan.of(2)).fingerprint
 
 
-def test_one_seed_in_six_is_secured_and_the_others_are_what_they_were() -> None:
+def test_one_seed_in_six_is_secured_and_the_others_have_their_earlier_plans() -> None:
     plans = [Plan.of(seed) for seed in range(1, 3_001)]
     secured = [plan for plan in plans if plan.is_secured]
     assert 400 < len(secured) < 600
@@ -69,7 +69,7 @@ def test_one_seed_in_seven_has_a_share_group() -> None:
     assert any(plan.is_compacted for plan in sharing)
 
 
-def test_one_secured_seed_in_four_has_a_share_group_and_the_others_are_what_they_were() -> None:
+def test_one_secured_seed_in_four_has_a_share_group_and_the_others_have_their_earlier_plans() -> None:
     plans = [Plan.of(seed) for seed in range(1, 3_001)]
     secured = [plan for plan in plans if plan.is_secured]
     sharing = [plan for plan in secured if plan.share_members]
@@ -95,7 +95,7 @@ def test_tasks_move_between_members_of_a_streams_group() -> None:
     assert run(plan).tasks_given > 2 * len(SUBTOPOLOGIES) * plan.partitions
 
 
-def test_members_of_a_share_group_are_done_with_records() -> None:
+def test_members_of_a_share_group_acknowledge_records_finally() -> None:
     assert run(Plan.of(SHARING_SEED)).shared > 0
 
 

@@ -22,7 +22,7 @@ TOPIC_ID = Uuid.of(1)
 AVAILABLE, ACKNOWLEDGED = 0, 2
 
 
-def test_a_record_that_no_member_has_asked_to_be_done_with_is_lost() -> None:
+def test_the_ledger_reports_a_record_that_no_member_has_accepted_or_rejected_as_lost() -> None:
     ledger = ShareLedger([PARTITION], 2)
     ledger.deliver("a", PARTITION, 0, 1)
     ledger.ask(PARTITION, {0: AcknowledgeType.ACCEPT, 1: AcknowledgeType.RELEASE})
@@ -32,7 +32,7 @@ def test_a_record_that_no_member_has_asked_to_be_done_with_is_lost() -> None:
         ledger.check_complete(PARTITION, [0, 1], set(), [{}])
 
 
-def test_a_record_is_not_delivered_more_often_than_the_limit_allows_after_what_each_leader_loaded() -> None:
+def test_the_ledger_reports_deliveries_beyond_the_limit_after_what_each_leader_loaded() -> None:
     ledger = ShareLedger([PARTITION], 2)
     for count in (1, 2, 2):
         ledger.deliver("a", PARTITION, 0, count)
@@ -82,7 +82,7 @@ def stored(*values: ShareSnapshotValue | ShareUpdateValue) -> StoredShares:
     return shares
 
 
-def test_a_start_offset_that_an_old_write_names_again_is_no_step_back() -> None:
+def test_the_ledger_allows_a_start_offset_that_an_old_write_names_again() -> None:
     share = stored(snapshot(-1), update(3), update(0, 0, 1, 5)).get("g", 0)
     assert share is not None
     assert (share.start_offset, sorted(share.marks)) == (3, [5])
@@ -99,12 +99,14 @@ def test_a_start_offset_that_an_old_write_names_again_is_no_step_back() -> None:
         (snapshot(-1, 0, -1), "state epoch .* back"),
     ],
 )
-def test_what_was_stored_does_not_go_back(value: ShareSnapshotValue | ShareUpdateValue, complaint: str) -> None:
+def test_the_ledger_reports_stored_state_that_goes_back(
+    value: ShareSnapshotValue | ShareUpdateValue, complaint: str
+) -> None:
     with pytest.raises(Violation, match=complaint):
         stored(snapshot(-1), update(3, 1, 5), value)
 
 
-def test_a_new_state_epoch_begins_anew() -> None:
+def test_the_ledger_begins_with_new_state_at_a_new_state_epoch() -> None:
     share = stored(snapshot(0), update(3, 1, 5), snapshot(1, 0, 1)).get("g", 0)
     assert share is not None
     assert (share.start_offset, share.marks) == (1, {})

@@ -303,7 +303,7 @@ def test_a_response_that_fails_midway_resets_its_stream_and_no_other(caller: Cal
     caller.wait_for(StreamEnded, caller.ask("/deaf"))
 
 
-def test_a_handler_is_cancelled_when_its_stream_is_reset(caller: Caller, client: httpx.Client) -> None:
+def test_a_handler_is_notified_when_its_stream_is_reset(caller: Caller, client: httpx.Client) -> None:
     stream_id = caller.ask("/watching?gate=reset", "POST")
     while not client.get("/look?gate=reset").json()["asked"]:
         pass

@@ -12,7 +12,7 @@ from pessoa.web.serving import serve_until_signalled
 DEADLINE_S = 60.0
 
 
-def test_a_service_that_gets_sigterm_while_it_starts_ends_even_if_a_library_has_caught_the_signal() -> None:
+def test_a_service_that_gets_sigterm_while_it_starts_ends_even_if_its_app_factory_swallows_the_cancellation() -> None:
     in_vain = []
 
     def tell_again() -> None:
