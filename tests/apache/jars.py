@@ -122,7 +122,7 @@ def has_javac() -> bool:
 
 
 class DoesNotCompile(Exception):
-    """Java of ours; with what the compiler says."""
+    """Our Java sources do not compile; the message has the output of the compiler."""
 
 
 @functools.cache

@@ -163,7 +163,8 @@ def test_attack_24_old_tls_renegotiation_and_foreign_certificates_are_refused(
 
 
 def _openssl(stage: AttackStage, listener: str, *words: str, typed: str = "") -> str:
-    """What openssl's client says until it ends. Its input stays open: at its end it would not wait for the server."""
+    """Return the output of openssl's client. Its input stays open: at the end of its input it would not wait for the
+    server."""
     command = ["openssl", "s_client", "-connect", f"{LOOPBACK}:{stage.ports[listener]}", *words]
     with subprocess.Popen(
         [*command, "-CAfile", str(stage.trust)],

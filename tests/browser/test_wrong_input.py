@@ -14,8 +14,8 @@ def press(page: Page, name: str) -> None:
     page.locator(".q-dialog").get_by_role("button", name=name, exact=True).click()
 
 
-def expect_told(page: Page, text: str) -> None:
-    """A notification, or a notice in the dialog."""
+def expect_message(page: Page, text: str) -> None:
+    """Assert that the page shows the text in a notification, or in a notice of the dialog."""
     expect(page.locator(".q-notification, .q-dialog .notice.bad").filter(has_text=text).first).to_be_visible()
 
 
@@ -25,18 +25,18 @@ def test_a_topic_with_settings_that_cannot_be_is_not_created(page: Page, platfor
     configs = page.get_by_label("Configuration: a key=value on each line")
     configs.fill("retention.ms")
     press(page, "Create")
-    expect_told(page, "retention.ms: write key=value")
+    expect_message(page, "retention.ms: write key=value")
     configs.fill("retention.ms=soon")
     press(page, "Create")
-    expect_told(page, "retention.ms")
-    expect_told(page, "soon")
+    expect_message(page, "retention.ms")
+    expect_message(page, "soon")
     configs.fill("retention.ns=1")
     press(page, "Create")
-    expect_told(page, "retention.ns")
+    expect_message(page, "retention.ns")
     configs.fill("")
     page.get_by_label("Replicas (0: the default)").fill("9")
     press(page, "Create")
-    expect_told(page, "cannot be replicated 9 times")
+    expect_message(page, "cannot be replicated 9 times")
     assert httpx.get(f"{platform.url}/api/v1/topics/never-made").status_code == 404
 
 
@@ -54,7 +54,7 @@ def test_a_reset_without_a_number_or_a_time_is_not_planned(page: Page, platform:
         page.get_by_role("option", name=way).click()
         amount.fill(text)
         press(page, "Preview")
-        expect_told(page, told)
+        expect_message(page, told)
         expect(page.locator(".q-dialog").get_by_role("button", name="Apply")).to_be_disabled()
     offsets = httpx.get(f"{platform.url}/api/v1/groups/not-reset").json()["offsets"]
     assert [one["committed"] for one in offsets] == [5, 5, 5]
@@ -66,15 +66,15 @@ def test_a_schema_without_a_subject_or_that_is_no_schema_is_not_registered(page:
     text = page.locator(".q-dialog textarea")
     text.fill('{"type": "string"}')
     press(page, "Check")
-    expect_told(page, "A schema needs a subject")
+    expect_message(page, "A schema needs a subject")
     page.get_by_label("Subject").fill("wrong-value")
     text.fill('{"type": "recrd"}')
     press(page, "Register")
-    expect_told(page, "recrd")
+    expect_message(page, "recrd")
     page.get_by_label("Subject").fill("payments-value")
     text.fill('{"type":"record","name":"Payment","namespace":"shop","fields":[{"name":"new","type":"int"}]}')
     press(page, "Register")
-    expect_told(page, "incompatible")
+    expect_message(page, "incompatible")
     assert httpx.get(f"{platform.registry}/subjects").json() == ["payments-value"]
 
 
@@ -87,14 +87,14 @@ def test_a_message_for_no_partition_with_half_a_header_or_too_long_is_not_produc
     page.get_by_label("Value", exact=True).fill("never there")
     page.get_by_label("Headers: a name: value on each line").fill("trace")
     press(page, "Produce")
-    expect_told(page, "trace: write name: value")
+    expect_message(page, "trace: write name: value")
     page.get_by_label("Headers: a name: value on each line").fill("trace: 1")
     page.get_by_label("Partition (empty: by the key)").fill("7")
     press(page, "Produce")
-    expect_told(page, "Unknown partition")
+    expect_message(page, "Unknown partition")
     page.get_by_label("Partition (empty: by the key)").fill("")
     page.get_by_label("Value", exact=True).fill("x" * 1_200_000)
-    expect_told(page, "This is too long for a page")
+    expect_message(page, "This is too long for a page")
     expect(page.get_by_label("Value", exact=True)).to_have_value("")
     assert httpx.get(f"{platform.url}/api/v1/topics/customers").json()["messages"] == before
 
@@ -103,15 +103,15 @@ def test_an_alert_rule_without_a_name_a_number_or_a_url_is_not_kept(page: Page) 
     go(page, "/alerts")
     page.get_by_role("button", name="Add a rule").click()
     press(page, "Save")
-    expect_told(page, "A rule needs a name.")
+    expect_message(page, "A rule needs a name.")
     page.get_by_label("Name").fill("never kept")
     page.get_by_label("Fires above").fill("")
     press(page, "Save")
-    expect_told(page, "A rule needs a number")
+    expect_message(page, "A rule needs a number")
     page.get_by_label("Fires above").fill("5")
     page.get_by_label("Webhook (empty: none)").fill("ftp://somewhere")
     press(page, "Save")
-    expect_told(page, "A webhook is an http:// or https:// URL.")
+    expect_message(page, "A webhook is an http:// or https:// URL.")
     press(page, "Cancel")
     expect(page.locator("tr", has_text="never kept")).to_have_count(0)
 
@@ -121,7 +121,7 @@ def test_a_user_without_a_password_is_not_made(page: Page) -> None:
     page.get_by_role("button", name="Set a password").click()
     page.get_by_label("User").fill("pessoa")
     press(page, "Save")
-    expect_told(page, "A user has a name and a password.")
+    expect_message(page, "A user has a name and a password.")
 
 
 def test_the_acls_of_an_application_want_a_principal_and_are_shown_made_and_deleted(page: Page) -> None:
@@ -129,7 +129,7 @@ def test_the_acls_of_an_application_want_a_principal_and_are_shown_made_and_dele
     page.get_by_role("button", name="Let an application in").click()
     page.get_by_label("Topics, with commas").fill("orders, click*")
     press(page, "Preview")
-    expect_told(page, "A principal is written as User:name.")
+    expect_message(page, "A principal is written as User:name.")
     page.get_by_label("Principal").fill("User:shop")
     press(page, "Preview")
     expect(page.locator(".q-dialog tbody tr")).to_have_count(4)
@@ -146,7 +146,7 @@ def test_a_configuration_that_cannot_be_is_refused_and_the_old_one_stays(page: P
     row.get_by_role("button", name="Edit").click()
     page.locator(".q-dialog input").fill("for ever")
     press(page, "Save")
-    expect_told(page, "retention.ms")
+    expect_message(page, "retention.ms")
     go(page, "/topics/customers?tab=config")
     expect(row.locator("code")).to_have_text("604800000")
 

@@ -93,7 +93,8 @@ def main(arguments: list[str]) -> int:
 
 
 def available_machines() -> Wanted:
-    """What the system lets us have, and a sentence for everything else."""
+    """Return what this system supports of network, disks, clocks and system calls; print a sentence for what it does
+    not."""
     found = []
     for wanted in (Wanted(network=True), Wanted(disks=True), Wanted(clocks=True), Wanted(syscalls=True)):
         reason = wanted.why_not()

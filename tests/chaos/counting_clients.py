@@ -86,7 +86,7 @@ class Broken(Exception):
 
 @dataclass
 class Journal:
-    """What all clients saw; `lock` guards it."""
+    """The observations of all clients; `lock` guards them."""
 
     failures: list[Failure] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
@@ -112,7 +112,7 @@ class Journal:
 
 
 class _Known(NamedTuple):
-    """What one Metadata answer said."""
+    """The content of one Metadata response."""
 
     brokers: dict[int, tuple[str, int]]
     topic_id: Uuid
@@ -190,7 +190,7 @@ class Client:
         self.journal.fail(Failure(now_s, self.name, kind, api, broker, what, silent_s))
 
     def check(self, code: int, api: str, broker: int) -> bool:
-        """Whether the answer says that it was done."""
+        """Count an error of the response; return whether the response has none."""
         if code:
             self._fail(ERROR, api, broker, ErrorCode.of(code).name)
         return not code
@@ -236,7 +236,7 @@ class Client:
             self.refresh()
 
     def hear(self, partition: int, hint: tuple[int, int] | None, endpoints: list[tuple[int, str, int]]) -> bool:
-        """Take a leader from an answer (KIP-951); False if it says nothing new."""
+        """Take a leader from a response (KIP-951); return False if it is not newer than the known one."""
         if self.known is None or hint is None or hint[0] < 0 or hint[1] <= self.known.leaders[partition][1]:
             return False
         self.known.brokers.update({node: (host, port) for node, host, port in endpoints})

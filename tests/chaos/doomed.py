@@ -47,7 +47,8 @@ class Client:
         return f"<Client, process {self._process.pid}>"
 
     def hear(self) -> str:
-        """The next line. A process that says nothing for too long is killed, and then there is none."""
+        """Return the next line of output. A process that prints nothing for too long is killed, and then there is
+        none."""
         assert self._process.stdout is not None
         impatience = Timer(2 * TIMEOUT_S, self._process.kill)
         impatience.start()

@@ -129,7 +129,7 @@ class Guard:
         return [word for user in users for word in ("--add-scram", user)]
 
     def client(self, user: str) -> dict[str, str]:
-        """What librdkafka needs to log in."""
+        """Return the settings that librdkafka needs to log in."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self._trusted),
@@ -140,7 +140,7 @@ class Guard:
         }
 
     def tool(self, user: str) -> dict[str, str]:
-        """The same in the words of Kafka's own clients."""
+        """Return the same settings under the names of Kafka's own clients."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.truststore.type": "PEM",
@@ -170,7 +170,7 @@ class Guard:
         assert all(one.error_code == ErrorCode.NONE for one in answer.results), answer
 
     def replace(self, brokers: BrokerProcesses, number: int) -> None:
-        """Another certificate for a broker, which it is told of; done when it shows that one."""
+        """Replace the certificate of a broker, and wait until the broker presents the new one."""
         certificate, address = self._issue(number), brokers.address(number)
         change = AlterableConfig(
             name=f"listener.name.{LISTENER.lower()}.ssl.keystore.location",

@@ -51,7 +51,7 @@ def why_no_namespaces() -> str | None:
 
 
 class Namespace:
-    """One of `kind` "net" or "mount", for as long as the process lives that holds it."""
+    """A Linux namespace of `kind` "net" or "mount", which exists as long as the process that holds it."""
 
     def __init__(self, kind: str) -> None:
         self._kind = {"net": "net", "mount": "mnt"}[kind]
@@ -80,7 +80,8 @@ class Namespace:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What to write before a command so that it runs in here. It becomes the command, with its process id."""
+        """Return the prefix with which a command runs in this namespace. The prefix is replaced by the command and
+        keeps its process id."""
         return ("nsenter", f"{self._option}={self.path}")
 
     def run(self, *command: str, text: str = "") -> None:
@@ -157,7 +158,7 @@ class Network:
     # Faults.
 
     def drop(self, sender: int, receiver: int) -> None:
-        """One way: `receiver` hears nothing of `sender` any more."""
+        """Drop all packets from `sender` to `receiver`, in this direction only."""
         self._add_rule(receiver, f"ip saddr {self.host(sender)} drop")
 
     def cut(self, one: int, other: int) -> None:
@@ -165,7 +166,7 @@ class Network:
         self.drop(other, one)
 
     def cut_off(self, number: int) -> None:
-        """Cut a broker off from the other brokers; the clients still reach it."""
+        """Isolate a broker from the other brokers; the clients still reach it."""
         for other in self._numbers:
             if other != number:
                 self.cut(number, other)

@@ -334,7 +334,7 @@ class BrokerProcesses:
         return "\n".join(self.log_text(number).splitlines()[-15:])
 
     def complaints(self) -> list[str]:
-        """What any of them wrote of mistakes of its own, since the first start."""
+        """Return the lines about unexpected errors that any of the brokers has logged since the first start."""
         wrong = re.compile(r" ERROR | CRITICAL |^Traceback")
         return [
             f"{one}: {line}" for one in self.nodes for line in self.log_text(one).splitlines() if wrong.search(line)

@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _asked(control: int, descriptor: int) -> str:
-    """What is to be done at a call on this descriptor."""
+    """Return what is to be done at a call on this descriptor."""
     what, _, where = os.pread(control, _ORDER_BYTES, 0).decode().rstrip(" ").partition("\n")
     return what if what and where in str(Path(f"/proc/self/fd/{descriptor}").readlink()) else ""
 

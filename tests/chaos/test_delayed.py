@@ -43,7 +43,7 @@ class Proxied(NamedTuple):
     proxies: dict[int, HoldingProxy]
 
     def hold(self, client_id: str, api: ApiKey) -> None:
-        """The next such request, wherever it goes."""
+        """Hold back the next request of this kind, to whichever broker it is sent."""
         for proxy in self.proxies.values():
             proxy.hold(client_id, api)
 

@@ -112,7 +112,7 @@ class Watch:
             connection.close()
 
     def _ask_for_leaders(self, connection: Connection, address: str, deadline: float) -> list[TopicPartition]:
-        """What the broker leads by its own account."""
+        """Return the partitions that the broker itself claims to lead."""
         topics = [MetadataRequestTopic(name=name) for name in (IN, OUT)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = connection.send(request, MetadataResponse, deadline)

@@ -21,7 +21,7 @@ QUIET: dict[str, str | int] = {"log_level": 0, "topic.metadata.refresh.interval.
 
 
 class Reachable(Protocol):
-    """A cluster, however it runs."""
+    """A cluster with bootstrap servers, whether it runs in this process or in others."""
 
     @property
     def bootstrap_servers(self) -> str: ...
@@ -170,7 +170,8 @@ def read_all(cluster: Reachable, topic: str, partitions: int, **configs: str) ->
 
 
 def check_nothing_lost(producer: SteadyProducer, found: list[tuple[int, int, str]]) -> None:
-    """What was acknowledged is there once, where it was said to be, and in the order in which it was sent."""
+    """Assert that every acknowledged record is there once, at its acknowledged offset, and in the order in which it
+    was sent."""
     assert producer.failed == []
     values = [int(value) for _, _, value in found]
     assert len(values) == len(set(values)), "something is there twice"

@@ -42,7 +42,7 @@ BY_NAME = {ProduceRequest: 12, OffsetCommitRequest: 9, OffsetFetchRequest: 9, Fi
 
 
 class Client:
-    """Asks one broker, and no other if that one does not lead."""
+    """A client that sends requests to one broker, and to no other if that one does not lead."""
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -85,7 +85,7 @@ class Client:
 
 
 async def until_it_says(ask: Callable[[], Awaitable[ErrorCode]], wanted: ErrorCode) -> set[ErrorCode]:
-    """What else was said before."""
+    """Repeat the request until it gets this answer, and return the other answers before it."""
     before = set()
     async with asyncio.timeout(TIMEOUT_S):
         while (code := await ask()) is not wanted:

@@ -104,7 +104,8 @@ def quorum_epoch(cluster: Cluster) -> int:
 
 
 def requests_of_brokers(cluster: Cluster) -> list[tuple[Any, type[Any], int, ErrorCode]]:
-    """What only members of the cluster send, with an epoch that is not theirs, and what has to be the answer."""
+    """Return requests that only members of the cluster send, with a broker epoch that is not theirs, and the
+    expected errors."""
     now = image(cluster)
     topic = now.topics.by_name["canary"]
     leader = topic.partitions[0].leader

@@ -32,7 +32,7 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 
 
 class Topic:
-    """A topic with a replica on every broker, and what clients are told of its one partition."""
+    """A topic with a replica on every broker, and the metadata that clients get about its one partition."""
 
     def __init__(self, nodes: RoleProcesses, name: str) -> None:
         self.name = name

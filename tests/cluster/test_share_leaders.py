@@ -36,7 +36,7 @@ NOT_CHANGED = (14, 15, 16)
 
 
 class Told(NamedTuple):
-    """What an answer says of its only partition, and of where brokers are."""
+    """The result of a response for its only partition, and the broker endpoints that it names."""
 
     code: ErrorCode
     leader_id: int
@@ -95,7 +95,7 @@ class Shared:
         return self.cluster[leader].inspect(look)
 
     def not_leader(self, leader: int) -> Told:
-        """What a broker says that does not lead the partition."""
+        """The answer of a broker that does not lead the partition."""
         endpoint = (leader, "127.0.0.1", self.cluster[leader].port)
         return Told(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader, self.leader_epoch, [endpoint])
 

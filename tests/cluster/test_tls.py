@@ -75,7 +75,7 @@ class TlsProcesses:
         for process in self._processes:
             process.close()
 
-    def shown_by(self, number: int) -> bytes:
+    def presented_certificate(self, number: int) -> bytes:
         """The certificate that a broker shows to a new client."""
         context = ssl.create_default_context(cafile=str(self.files.trust))
         with (
@@ -146,7 +146,7 @@ def renewed(cluster: TlsProcesses, number: int) -> Issued:
 
 
 def shows(cluster: TlsProcesses, number: int, issued: Issued) -> bool:
-    return cluster.shown_by(number) == issued.certificate.public_bytes(Encoding.DER)
+    return cluster.presented_certificate(number) == issued.certificate.public_bytes(Encoding.DER)
 
 
 def test_certificates_are_replaced_broker_by_broker_under_load_without_a_failed_produce(
@@ -198,11 +198,11 @@ def test_certificates_are_replaced_broker_by_broker_under_load_without_a_failed_
 def test_a_key_store_with_another_identity_is_refused_and_the_old_one_is_kept(
     cluster: TlsProcesses, common_name: str, how: dict[str, object], says: str
 ) -> None:
-    shown = cluster.shown_by(1)
+    shown = cluster.presented_certificate(1)
     path = cluster.files.vouch(common_name, **how).write(cluster.files.folder / "other.pem")
     with pytest.raises(KafkaException, match=says):
         cluster.set(1, "listener.name.client.ssl.keystore.location", str(path))
-    assert cluster.shown_by(1) == shown
+    assert cluster.presented_certificate(1) == shown
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_invalid_stores_are_refused_when_they_are_set(cluster: TlsProcesses, key
     with pytest.raises(KafkaException, match=says) as caught:
         cluster.set(2, key, value)
     assert "a planted secret" not in str(caught.value)
-    assert subject_of(cluster.shown_by(2)) == "CN=broker-2,OU=tests,O=Pessoa"
+    assert subject_of(cluster.presented_certificate(2)) == "CN=broker-2,OU=tests,O=Pessoa"
 
 
 def test_a_trust_store_that_does_not_trust_the_nodes_is_refused(cluster: TlsProcesses) -> None:

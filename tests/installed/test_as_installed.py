@@ -41,7 +41,7 @@ print(len(names), "pyspark" in sys.modules)
 
 
 def run_strictly(*words: str) -> subprocess.CompletedProcess[str]:
-    """A Python of its own to which every warning is an error, that a file was left open among them."""
+    """Run a Python process to which every warning is an error, also that about a file that was left open."""
     return subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", *words], capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -69,18 +69,18 @@ def test_pessoa_help_lists_its_commands() -> None:
 
 
 def test_a_record_is_produced_and_consumed_through_the_shared_broker_fixture(kafka: Broker, kafka_topic: str) -> None:
-    assert sent_and_read(kafka.bootstrap_servers, kafka_topic) == b"one"
+    assert produce_and_consume(kafka.bootstrap_servers, kafka_topic) == b"one"
 
 
 def test_a_record_is_produced_and_consumed_through_a_broker_of_the_test(kafka_broker: Broker) -> None:
-    assert sent_and_read(kafka_broker.bootstrap_servers, "orders") == b"one"
+    assert produce_and_consume(kafka_broker.bootstrap_servers, "orders") == b"one"
 
 
 def test_a_record_is_produced_and_consumed_through_a_cluster_of_the_test(kafka_cluster: Cluster) -> None:
-    assert sent_and_read(kafka_cluster.bootstrap_servers, "orders") == b"one"
+    assert produce_and_consume(kafka_cluster.bootstrap_servers, "orders") == b"one"
 
 
-def sent_and_read(servers: str, topic: str) -> bytes | None:
+def produce_and_consume(servers: str, topic: str) -> bytes | None:
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     producer.produce(topic, b"one")
     assert producer.flush(PATIENCE_S) == 0

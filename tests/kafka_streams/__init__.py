@@ -55,6 +55,6 @@ class StreamsApp(TypedProcess):
         return [line for line in self.lines if not line.startswith("state ")]
 
     def end(self) -> None:
-        """End as an application does that its user stops."""
+        """Stop the application as its user would."""
         self.end_input()
         assert self.wait_for_end(START_S) == 0, self._tail()

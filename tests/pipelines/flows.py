@@ -14,7 +14,7 @@ def records(spark: Any, kafka: KafkaSettings, topic: str, **options: str) -> Any
 
 
 def copy(spark: Any, kafka: KafkaSettings) -> Any:
-    """input → the topic that the query names, in small batches."""
+    """Return a query that copies records from `input` to the topic that the query names, in small batches."""
     return records(spark, kafka, "input", maxOffsetsPerTrigger="500").select("key", "value")
 
 

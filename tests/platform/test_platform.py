@@ -31,7 +31,7 @@ ATTEMPTS = 10
 FIRST_STREAM = "CREATE STREAM first (v INT) WITH (KAFKA_TOPIC='by-ksql', PARTITIONS=1, VALUE_FORMAT='JSON');"
 
 
-def until(is_so: Callable[[], bool], what: str) -> None:
+def wait_until(is_so: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline, f"in vain: {what}"
@@ -263,7 +263,7 @@ def test_connectors_are_loaded_shown_changed_and_unloaded(platform: Home, tmp_pa
         found = json.loads(platform.confluent("status", "file-source"))
         return bool(found.get("connector", {}).get("state") == "STOPPED")
 
-    until(is_stopped, "the connector is stopped")
+    wait_until(is_stopped, "the connector is stopped")
     heading, _, shown = platform.confluent("config", "file-source").partition("\n")
     assert heading == "Current configuration of 'file-source' connector:"
     assert json.loads(shown) == configured
@@ -296,8 +296,8 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
     before = platform.service(name)
     os.kill(before["pid"], signal.SIGKILL)
     platform.produce_one(f"during-{name}")
-    until(lambda: platform.service(name)["restarts"] > before["restarts"], f"{name} is started again")
-    until(lambda: platform.service(name)["state"] == "ready", f"{name} is back")
+    wait_until(lambda: platform.service(name)["restarts"] > before["restarts"], f"{name} is started again")
+    wait_until(lambda: platform.service(name)["state"] == "ready", f"{name} is back")
     assert platform.service(name)["pid"] != before["pid"]
     platform.produce_one(f"during-{name}")
     offsets: set[object] = set()
@@ -313,7 +313,7 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
         return len(offsets) == 3
 
     try:
-        until(has_read_all, "the consumer has read what was written before, during and after")
+        wait_until(has_read_all, "the consumer has read what was written before, during and after")
     except AssertionError as in_vain:
         raise AssertionError(f"read {offsets}, errors {errors}, assigned {reader.assignment()}") from in_vain
     finally:
@@ -321,7 +321,7 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
     assert platform.get(8081, "/subjects") == b'["first"]'
     assert f'"during-{name}"'.encode() in platform.get(8082, "/topics")
     assert platform.get(8083, "/connectors") == b"[]"
-    until(lambda: platform("status").returncode == 0, "everything answers")
+    wait_until(lambda: platform("status").returncode == 0, "everything answers")
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(home:
     home.up("--brokers", "1", "--services", "none")
     orphan = home.service("broker-1")["pid"]
     os.kill(home.run_file()["pid"], signal.SIGKILL)
-    until(lambda: home("status").returncode == 3, "the supervisor is gone")
+    wait_until(lambda: home("status").returncode == 3, "the supervisor is gone")
     assert is_ours(orphan)
     again = home.up("--brokers", "1", "--services", "none")
     assert again.startswith("The last `pessoa up` was killed and left broker-1 running; stopped them.\n")

@@ -71,7 +71,7 @@ def may_go(model: LogModel, batch: Stored, record: Record, latest: dict[bytes | 
 
 
 def identity_of(batch: Stored) -> tuple[object, ...]:
-    """What a batch keeps when compaction takes records out of it."""
+    """Return the header fields of a batch that compaction does not change when it removes records."""
     header = batch.header
     return (
         (header.base_offset, header.last_offset, header.partition_leader_epoch),

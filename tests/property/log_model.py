@@ -85,7 +85,7 @@ class Stored:
 
 
 def stamped(data: bytes | bytearray, base_offset: int, epoch: int, append_time_ms: int | None) -> Stored:
-    """What a leader makes of a produced batch, written without looking at how it does it."""
+    """Return a produced batch as the leader appends it, made without the code under test."""
     batch = bytearray(data)
     struct.pack_into(">q", batch, 0, base_offset)
     struct.pack_into(">i", batch, 12, epoch)
@@ -99,7 +99,7 @@ def stamped(data: bytes | bytearray, base_offset: int, epoch: int, append_time_m
 
 @dataclass
 class Producer:
-    """What the batches of one producer add up to."""
+    """The state of one producer as it follows from all its batches."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -319,7 +319,7 @@ class LogModel:
         return Ghost(list(self.batches), list(self.memory), self.log_start)
 
     def possible_logs(self) -> list[Ghost]:
-        """What a loss of power may leave the beginning of."""
+        """Return the logs of which a power loss may leave a prefix."""
         return [self._as_it_is(), *self.ghosts]
 
     def delete_before(self, offset: int) -> None:

@@ -75,7 +75,7 @@ class ListLog:
 
 @dataclass(slots=True)
 class Disk:
-    """What a crash leaves."""
+    """The state of a node that survives a crash."""
 
     state: ElectionState | None = None
     entries: list[Entry] = field(default_factory=list)

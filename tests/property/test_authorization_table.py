@@ -462,7 +462,7 @@ class Asker:
 
 
 async def _answer(servers: str, request: Message, version: int, principal: str, patience_s: float) -> bytes | None:
-    """What came, without its size; None if nothing did."""
+    """Return the response frame without its size, or None if none came."""
     host, _, port = servers.partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

@@ -130,7 +130,7 @@ class History:
             node.epoch, node.previous_epoch = response.broker_epoch, -1
 
     async def again(self, who: int, _how: int, _: int) -> None:
-        """The same life registers once more."""
+        """Register the same incarnation of a broker once more."""
         await self._register(BROKERS[who % len(BROKERS)], -1)
 
     async def heartbeat(self, who: int, how: int, _: int) -> None:

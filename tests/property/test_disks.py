@@ -45,7 +45,7 @@ CLOSING = ("rename", "remove", "remove_tree", "write_file")
 
 
 class Player:
-    """Plays a script on one disk and says what came of each step."""
+    """Plays a script on one disk and returns the result of each step."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self.disk = disk
@@ -93,7 +93,7 @@ def test_the_simulated_disk_behaves_as_the_real_one_in_every_script(script: list
 
 
 class Promise:
-    """What may be found of one file."""
+    """The contents that one file may have after a power loss."""
 
     def __init__(self) -> None:
         # The values each byte may have. A byte behind the smallest size may also be missing, or 0.

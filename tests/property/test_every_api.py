@@ -94,7 +94,7 @@ def test_a_request_that_no_controller_answers_is_refused_in_its_version(key: Api
 
 @dataclass
 class Known:
-    """What there is in the cluster that is asked."""
+    """The topics, groups and ids of the cluster that gets the requests."""
 
     cluster_id: str
     topic_id: Uuid
@@ -273,7 +273,7 @@ async def _create_topic(servers: str) -> Uuid:
 
 
 async def _answer(servers: str, request: Message, version: int, patience_s: float) -> bytes | None:
-    """What came, without its size; None if nothing did."""
+    """Return the response frame without its size, or None if none came."""
     host, _, port = servers.partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:

@@ -48,7 +48,7 @@ CONFIG = LogConfig(segment_bytes=1 << 16, index_interval_bytes=100, delete_reten
 
 
 class Ending(NamedTuple):
-    """How a story ends: what happens to which call, and what is pulled then."""
+    """How a story ends: which disk call fails or crashes, and whether the process or the power is lost then."""
 
     how: Literal["dies", "fails", "tears"]
     nth: int
@@ -218,8 +218,8 @@ class Story:
             chapters.append(Chapter(step.name, before, self.model.copy()))
         return chapters
 
-    def told_until_it_stops(self, chapters: list[Chapter]) -> Chapter:
-        """The chapter in which an error or death stops it; the last one if nothing does."""
+    def play_until_it_stops(self, chapters: list[Chapter]) -> Chapter:
+        """Return the chapter in which an error or a crash stops the story; the last one if none does."""
         for step, chapter in zip(self.tell(), chapters, strict=True):
             try:
                 step.do()
@@ -274,7 +274,7 @@ def run(ending: Ending, chapters: list[Chapter]) -> Chapter:
         disk.fail("change", nth=ending.nth)
     else:
         disk.tear(nth=ending.nth)
-    chapter = story.told_until_it_stops(chapters)
+    chapter = story.play_until_it_stops(chapters)
     disk.heal()
     if ending.how != "dies" and chapter.step.startswith("append"):
         assert_append_was_done_or_not(story.log, chapter)

@@ -105,7 +105,7 @@ class Partition:
 
 
 def answer_of(append: Callable[[], Appended | int]) -> Appended | int | ErrorCode:
-    """What an append gives, or the error with which it is refused."""
+    """Return the result of an append, or the error with which it is refused."""
     try:
         return append()
     except (ProducerRefused, InvalidBatch) as refusal:
@@ -296,7 +296,8 @@ class LogMachine(RuleBasedStateMachine):
     def append_as_follower(
         self, number: int, batches: list[tuple[tuple[int, int], int]], producer_id: int, cut: int
     ) -> None:
-        """What a leader sent: offsets may have gaps where compaction was, and the end may be cut."""
+        """Append what a leader sent: offsets may have gaps where compaction was, and the last batch may be
+        incomplete."""
         partition = self.pick(number)
         log, model = partition.log, partition.model
         offset = model.log_end
@@ -576,7 +577,7 @@ class LogMachine(RuleBasedStateMachine):
             partition.flush = None
 
     @invariant()
-    def agree(self) -> None:
+    def check_agreement(self) -> None:
         for partition in getattr(self, "partitions", {}).values():
             check_offsets(partition.log, partition.model)
             check_producers(partition.log, partition.model)

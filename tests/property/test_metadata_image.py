@@ -73,7 +73,7 @@ class Dumb:
 
 
 def seen(image: MetadataImage) -> Dumb:
-    """What an image says, in the words of the dumb one."""
+    """Return the content of an image in the form of the simple model."""
     dumb = Dumb()
     for topic in image.topics.by_name.values():
         assert image.topics.by_id[topic.id] is topic

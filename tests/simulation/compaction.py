@@ -83,7 +83,8 @@ class _Batch(NamedTuple):
 
 
 class Memory:
-    """What is known of one compacted partition, to judge what a cleaner has removed."""
+    """What is known of the batches of one compacted partition, to decide whether a cleaner may have removed what is
+    missing."""
 
     def __init__(self, name: object, retention_s: float | None) -> None:
         self._name = name
@@ -168,7 +169,7 @@ class Memory:
     # What is gone.
 
     def check(self, log: PartitionLog, now_s: float, host: str) -> None:
-        """Everything that a replica lacks below its high watermark has a right to be gone."""
+        """Assert that compaction was allowed to remove everything that a replica lacks below its high watermark."""
         present, bases = self._present(log, host)
         for batch in self._batches.values():
             if not log.log_start_offset <= batch.base_offset < log.high_watermark:
@@ -240,7 +241,7 @@ class Memory:
 
 
 def _identity(batch: RecordBatch) -> tuple[int, ...]:
-    """What compaction must not touch: last offset, leader epoch, producer, its epoch and sequence, and kind."""
+    """Return what compaction must not change: last offset, leader epoch, producer, its epoch and sequence, and kind."""
     return (
         batch.last_offset,
         batch.partition_leader_epoch,

@@ -71,7 +71,7 @@ class Copier(TransactionalProducer, Reader):
                 continue
 
     async def committed_offsets(self) -> dict[TopicPartition, int]:
-        """What the group has committed, when no transaction can change it any more."""
+        """Return the committed offsets of the group, when no transaction can change them any more."""
         topic = self.partitions[0].topic
         wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[one.number for one in self.partitions])
         request = OffsetFetchRequest(

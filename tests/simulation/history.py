@@ -27,7 +27,7 @@ _ANYWHERE = 1 << 62
 
 
 class Violation(Exception):
-    """What must hold does not. The message says what, with names and offsets."""
+    """An invariant does not hold. The message says which, with names and offsets."""
 
 
 class TopicPartition(NamedTuple):
@@ -323,7 +323,7 @@ class History:
                     )
 
     def _check_order(self, final: dict[TopicPartition, dict[int, bytes]]) -> None:
-        """What one producer wrote to a partition stands there in the order in which it was written."""
+        """Assert that the records of one producer are in a partition in the order in which they were written."""
         rank = {value: number for number, value in enumerate(self.writes)}
         for partition, records in final.items():
             last: dict[str, bytes] = {}

@@ -48,7 +48,8 @@ _CLOCK_TICK_S = 0.001
 
 
 async def log_in(ask: Ask, name: str, password: str, nonce: str, extensions: str = "") -> int:
-    """How many milliseconds the session lasts, or 0. Raises `AuthenticationFailed`, as in `client_login`."""
+    """Log in and return how many milliseconds the session lasts, or 0. Raises `AuthenticationFailed`, as in
+    `client_login`."""
     shaken = await ask(SaslHandshakeRequest(mechanism=MECHANISM), 1)
     assert isinstance(shaken, SaslHandshakeResponse)
     if shaken.error_code:

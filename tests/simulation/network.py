@@ -48,7 +48,7 @@ _PREFIX_BYTES = 12
 
 @dataclass(slots=True)
 class Weather:
-    """How the wires are. Probabilities are per piece."""
+    """The faults of the simulated network. Probabilities are per piece of bytes."""
 
     latency_s: float = 0.0005
     # A piece is late with this probability, by up to so much.
@@ -103,7 +103,7 @@ class Fabric:
         self._deliver(cut)
 
     def _deliver(self, cut: set[tuple[str, str]]) -> None:
-        """What waited arrives, or its connection is gone."""
+        """Deliver waiting bytes, or drop them if their connection is lost."""
         for ends in list(self._connections.values()):
             if any((one.host, one.peer_host) in cut and one.is_stuck for one in ends):
                 if self.rng.random() < 0.5:
@@ -113,7 +113,7 @@ class Fabric:
                         one.send_stuck()
 
     def kill(self, process: Process, host: str, *, is_power_loss: bool) -> None:
-        """The process is gone, and with it its sockets."""
+        """Close all sockets of a process that has died."""
         for address, socket in list(self.listening.items()):
             if socket.process is process:
                 del self.listening[address]
@@ -145,7 +145,7 @@ class Fabric:
         return (source, target) not in self.is_cut and target not in self.dark
 
     def join(self, caller: _Caller, socket: _Socket) -> WireTransport:
-        """Make a connection; the listening side hears of it in its own process."""
+        """Make a connection; the listening side is called in its own process."""
         self._made += 1
         number = self._made
         near = WireTransport(self, number, caller.process, caller.host, socket.host, caller.free_port, socket.port)
@@ -416,7 +416,8 @@ class WireTransport(asyncio.Transport):
     # The end.
 
     def die(self, *, is_silent: bool) -> None:
-        """The process is gone. The kernel tells the peer, unless the kernel is gone as well."""
+        """End the connection of a dead process. The kernel resets it at the peer, unless the machine has lost its
+        power."""
         self.is_over = self._is_closing = True
         if not is_silent and self._fabric.carries(self.host, self.peer_host):
             self.peer.hear_reset(self._fabric.latency_s())

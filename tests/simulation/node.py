@@ -71,7 +71,7 @@ class NodeClock:
 
 
 class NodeDisk(SimulatedDisk):
-    """A disk that says when the process dies on it, at the very call."""
+    """A disk that calls back when the process dies on it, at the very call."""
 
     def __init__(self, seed: int, now_ms: Callable[[], int]) -> None:
         super().__init__(seed, now_ms=now_ms)
@@ -229,7 +229,7 @@ class Node:
         return self._task
 
     async def _run(self, broker: Broker, asked: asyncio.Event) -> None:
-        """What the main program of a broker does: serve until it is asked to stop or fails, then end the process."""
+        """Do what the main program of a broker does: serve until it is asked to stop or fails, then end the process."""
         process = self.process
         assert process is not None
         try:

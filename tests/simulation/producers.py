@@ -74,7 +74,7 @@ def _record(index: int, write: Write) -> Record:
 
 
 class Producer(Client):
-    """What both kinds need."""
+    """The part that both kinds of producers share."""
 
     producer_id = -1
     producer_epoch = -1
@@ -152,7 +152,7 @@ class Producer(Client):
 
 
 class IdempotentProducer(Producer):
-    """Writes to its partitions until it is told to stop, and then until everything is acknowledged."""
+    """Writes to its partitions until it is stopped, and then until everything is acknowledged."""
 
     partitions: Sequence[TopicPartition] = ()
     in_flight = 1

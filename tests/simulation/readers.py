@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 def identity(record: Record) -> bytes:
-    """What tells a record from all others: its value, or what a tombstone has instead."""
+    """Return what distinguishes a record from all others: its value, or what a tombstone has instead."""
     return record.value if record.value is not None else (dict(record.headers).get(IDENTITY) or b"")
 
 
@@ -70,7 +70,7 @@ def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[li
 
 
 class Reader(Client):
-    """Reads its partitions from the start and goes on until it is told to stop."""
+    """Reads its partitions from the start until it is stopped."""
 
     partitions: Sequence[TopicPartition] = ()
     isolation = READ_UNCOMMITTED

@@ -90,7 +90,7 @@ class Knowledge(NamedTuple):
 
 
 class Before(NamedTuple):
-    """What a user might do when a request was sent."""
+    """The rights of a user when a request was sent."""
 
     knowledge: Knowledge
     # Every node has every entry of the user.

@@ -80,7 +80,7 @@ class Security:
         client.access = Access(f"User:{user}", login, rights, loop)
 
     def start(self) -> list[Client]:
-        """The clients that only such a cluster has."""
+        """Start the clients that only a secured cluster has."""
         cluster = self._cluster
         warden: Warden = cluster.client(Warden, WARDEN)
         warden.rights = self.rights

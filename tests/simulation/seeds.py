@@ -111,7 +111,7 @@ class _Worker:
             self.connection.send(seed)
 
     def take_result(self) -> Result | None:
-        """What became of its seed, if that is known."""
+        """Return the result of its seed, or None if it is not known."""
         assert self.seed is not None
         if self.connection.poll():
             result = self._receive(self.seed)

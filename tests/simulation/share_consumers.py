@@ -449,7 +449,7 @@ class ShareMember(Client):
     # In the end.
 
     async def lags(self) -> dict[TopicPartition, int]:
-        """How far the group is behind, as the coordinator says; empty if it does not."""
+        """Return the lag of the group as the coordinator reports it; empty if it does not."""
         request = DescribeShareGroupOffsetsRequest(
             groups=[DescribeShareGroupOffsetsRequestGroup(group_id=SHARE_GROUP, topics=None)]
         )

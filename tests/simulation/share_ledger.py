@@ -173,7 +173,7 @@ class StoredShare:
         self.marks = {offset: mark for offset, mark in self.marks.items() if offset >= self.start_offset}
 
     def check_memory(self, state: ShareState) -> None:
-        """What the coordinator has in memory is the same, once everything is committed."""
+        """Assert that the coordinator has the same state in memory, once everything is committed."""
         marks = {
             offset: (batch.delivery_count, batch.state)
             for batch in state.batches

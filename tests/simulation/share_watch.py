@@ -47,7 +47,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class _Seen:
-    """What was last seen of one leader's state."""
+    """The last observed state of one leader of a share partition."""
 
     start_offset: int
     runs: list[Run] = field(default_factory=list)

@@ -124,7 +124,7 @@ def grants(topic: str, copies: str, *, has_shares: bool) -> list[Acl]:
 
 
 def first_records(entries: Sequence[Acl]) -> list[Message]:
-    """What the metadata log begins with: all users, and what they may do."""
+    """Return the records with which the metadata log begins: all users and their ACLs."""
     sharers = [SHARER] if any(entry.principal == f"User:{SHARER}" for entry in entries) else []
     records: list[Message] = [_credential(user) for user in (*USERS, *sharers)]
     for number, entry in enumerate(entries):

@@ -75,7 +75,7 @@ class _SeenReplica:
 
 @dataclass(slots=True, eq=False)
 class _Glance:
-    """What was last seen of one node. A new life has a new broker."""
+    """The last observed state of one node. A new incarnation has a new broker."""
 
     broker: Broker | None = None
     services: BrokerServices | None = None

@@ -52,7 +52,7 @@ class Jumps:
 
 
 class Silence:
-    """Says a key's name when nothing came of it for a second."""
+    """A processor that emits the key when no row of it came for a second."""
 
     def process(self, context: Context, key: str, value: dict[str, Any]) -> Iterator[str]:
         if "timer" in context.state:
@@ -96,7 +96,7 @@ def test_a_timer_calls_the_processor_when_its_time_has_come(broker: Broker, spar
 
 
 class QuietMinutes:
-    """Counts the rows of a key, and tells the count when the stream is a minute past the last of them."""
+    """A processor that counts the rows of a key, and emits the count when the stream is a minute past the last row."""
 
     def process(self, context: Context, key: str, value: dict[str, Any]) -> Iterator[str]:
         if "due" in context.state:

@@ -155,7 +155,7 @@ def all_records(log: PartitionLog) -> list[Record]:
 
 
 def consumed(log: PartitionLog, up_to: ReadUpTo = ReadUpTo.HIGH_WATERMARK, max_bytes: int = 1 << 20) -> list[Record]:
-    """What a consumer reads from the beginning to the end, as Kafka's clients filter it."""
+    """Return the records that a consumer reads from beginning to end, filtered as by Kafka's clients."""
     found: list[Record] = []
     offset = log.log_start_offset
     while True:

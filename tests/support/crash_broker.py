@@ -117,5 +117,5 @@ class KillableBroker:
         self.start()
 
     def errors(self) -> list[str]:
-        """What the broker wrote of mistakes, since its first start."""
+        """Return the errors that the broker has logged since its first start."""
         return [line.decode() for line in self.lines if b" ERROR " in line or b" CRITICAL " in line]

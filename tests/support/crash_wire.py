@@ -175,7 +175,7 @@ def fetch(wire: Wire, topic: str, offset: int, **settings: Any) -> Any:
 
 
 class Canary:
-    """A client that behaves. It lives as long as the broker serves the others."""
+    """A well-behaved client, which fails when the broker does not serve it any more."""
 
     def __init__(self, port: int, topic: str) -> None:
         self._port = port

@@ -63,7 +63,7 @@ class LoggedProcess:
         self.close()
 
     def start(self, *wrapper: str) -> None:
-        """Start it, behind the words of a wrapper if there is one, such as `prlimit`."""
+        """Start the process, with a wrapper command such as `prlimit` before it if one is given."""
         assert not self.is_running, f"{self._name} is running"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output, self.errors.open("ab") as errors:
@@ -87,7 +87,7 @@ class LoggedProcess:
 
     @property
     def said(self) -> str:
-        """What it has said since its last start."""
+        """Return the output of the process since its last start."""
         return self.log.read_bytes()[self._position :].decode(errors="replace") if self.log.exists() else ""
 
     @property

@@ -41,7 +41,7 @@ class LossyProxy:
 
     @property
     def as_listener(self) -> str:
-        """What the broker advertises."""
+        """Return the listener that the broker advertises for this proxy."""
         return f"PLAINTEXT://{self.bootstrap_servers}"
 
     def lose_answers(self, count: int) -> None:

@@ -38,14 +38,14 @@ LATENCY_S = 0.0005
 
 
 def ask_quorum(quorum: RaftQuorum, request: Message, version: int) -> Answer[Message]:
-    """What a node of the quorum answers to a request of another."""
+    """Return the response of a quorum node to a request of another node."""
     serve = row_of(request.api_key).serve_in_quorum
     assert serve is not None
     return quorum.handle(serve, request, version)
 
 
 class Node:
-    """A quorum with its disk, which outlives it, and what its listeners were told."""
+    """A quorum node with its disk, which survives it, and the calls that its listeners got."""
 
     def __init__(self, nodes: Quorums, node_id: int, directory_id: Uuid, voters: VoterSet) -> None:
         self.nodes = nodes
@@ -157,7 +157,7 @@ class Quorums:
 
     @property
     def leading(self) -> Node | None:
-        """The one that has been told so, in the highest epoch."""
+        """Return the node that was notified of its leadership in the highest epoch."""
         leading = [
             one
             for one in self.by_id.values()
@@ -175,7 +175,7 @@ class Quorums:
 
 
 def topics(node: Node) -> list[str]:
-    """The names of the topics that the node was told of, by its snapshots and its batches."""
+    """Return the names of the topics in the snapshots and batches that the node was given."""
     batches = [batch for snapshot in node.snapshots[-1:] for batch in snapshot.batches()]
     first = node.snapshots[-1].snapshot.offset if node.snapshots else 0
     batches += [batch for batch in node.seen if batch.last_offset >= first]

@@ -394,7 +394,7 @@ class Stage:
         return self.rng.random() < self.message_loss
 
     def carry(self, source: int, target: int, arrive: Callable[[], None]) -> None:
-        """Bring something over a wire, unless it is cut when it should arrive."""
+        """Deliver something over a link, unless the link is cut when it should arrive."""
         sender = self.nodes[source].process
 
         def deliver() -> None:

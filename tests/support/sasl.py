@@ -50,7 +50,7 @@ def add_scram_users(settings: Mapping[str, str]) -> None:
 
 
 def client_settings(servers: str, mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, str]:
-    """In the words of librdkafka."""
+    """Return the login settings under librdkafka's names."""
     return {
         "bootstrap.servers": servers,
         "security.protocol": "SASL_PLAINTEXT",

@@ -72,7 +72,7 @@ _METHODS: dict[type[Message], Any] = {
 
 
 def decide(shard: GroupShard | TransactionShard, request: Message, caller: Caller, token: int, now_ms: int) -> Output:
-    """What the shard decides; a refusal is a reply, as the runtime makes it one."""
+    """Return the decision of the shard; a refusal becomes a reply, as in the runtime."""
     try:
         output: Output = _METHODS[type(request)](shard, request, caller, token, now_ms)
     except Refusal as refusal:

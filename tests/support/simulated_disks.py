@@ -22,7 +22,7 @@ def disk_with(seed: int = 0, **contents: bytes) -> SimulatedDisk:
 
 
 def after_power_loss(prepare: Callable[[SimulatedDisk], None], **contents: bytes) -> list[dict[str, bytes]]:
-    """What each seed makes of the same preparation: names in /data → contents."""
+    """Return for each seed what a power loss leaves of the same preparation: names in /data → contents."""
     outcomes = []
     for seed in SEEDS:
         disk = disk_with(seed, **contents)

@@ -24,7 +24,7 @@ def calls(tmp_path: Path) -> Path:
 
 
 def run(calls: Path, *arguments: str) -> list[str]:
-    """The words of every pytest that is started, without the beginning that all share."""
+    """Return the arguments of every pytest that tools/run-tests starts, without the beginning that all share."""
     python = calls.with_name("python")
     python.write_text(PYTHON.format(calls=calls))
     python.chmod(0o755)

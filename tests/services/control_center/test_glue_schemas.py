@@ -73,7 +73,7 @@ class Glue(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Requests are counted in `asked`."""
+        """Print nothing: requests are counted in `asked`."""
 
 
 @pytest.fixture

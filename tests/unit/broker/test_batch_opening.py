@@ -84,7 +84,7 @@ def play(scene: Callable[[Stage], Coroutine[Any, Any, None]], config: LogConfig 
 
 
 async def asked(stage: Stage, *batches: memoryview, acks: int = -1) -> Any:
-    """What a produce of these batches to partitions 0, 1, … is answered, by node 1, which leads them."""
+    """Return the response of node 1, which leads them, to a produce of these batches to partitions 0, 1, …"""
     leader, controller = stage.nodes[1], stage.controller
     controller.others = dict.fromkeys(range(1, len(batches)), controller.partition)
     controller.publish()

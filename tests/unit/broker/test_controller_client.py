@@ -39,7 +39,7 @@ CLIENT = OwnRequest(4, principal="User:alice")
 
 
 class Remote:
-    """A controller on another node; says NOT_CONTROLLER as often as it is told to."""
+    """A controller on another node; it answers NOT_CONTROLLER `refusals` times."""
 
     def __init__(self) -> None:
         self.refusals = 0

@@ -29,7 +29,7 @@ HELLO = ApiVersionsRequest(client_software_name="test", client_software_version=
 
 
 class Notebook:
-    """A watcher that writes down what it is told."""
+    """A watcher that records its calls."""
 
     def __init__(self, *keys: ApiKey) -> None:
         self._keys = keys
@@ -69,7 +69,7 @@ def frame_of(message: Message, version: int) -> bytearray:
 
 
 class Desk:
-    """A dispatcher whose group coordinator does what the test says."""
+    """A dispatcher whose group coordinator is given by the test."""
 
     def __init__(self) -> None:
         self.observers = Observers()

@@ -298,7 +298,7 @@ def test_the_time_of_a_failed_request_counts_for_the_request_quota() -> None:
 
 
 class Waiting(Pending):
-    """Waits for nothing; its response takes time, and fails."""
+    """A pending response that is ready at once; building it takes time and raises ProtocolViolation."""
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()

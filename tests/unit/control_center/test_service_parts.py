@@ -180,7 +180,8 @@ def problem_of(ask: Callable[[], Any]) -> tuple[int, int, str]:
 
 
 def asks_of(url: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """The same question to a schema registry at this address, by each kind of link."""
+    """Return two functions that request the subjects of the registry at this address: by RegistryLink and by
+    ServiceLink."""
 
     async def by_client() -> object:
         link = RegistryLink(url, {})

@@ -178,7 +178,7 @@ class Cluster:
         return response
 
     def tick(self) -> int | None:
-        """What is due by now is done; when there is more to do."""
+        """Let the controller do what is due by now, and return its next deadline."""
 
         async def ticking() -> int | None:
             return self.controller.tick(self.clock.monotonic_ms())

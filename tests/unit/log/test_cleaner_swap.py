@@ -42,7 +42,7 @@ def busy_log(disk: SimulatedDisk) -> PartitionLog:
 
 
 def values(found: list[Record]) -> dict[bytes | None, bytes | None]:
-    """The table that a reader builds from the log. A tombstone and nothing are the same."""
+    """Return the latest value of each key, as a reader of the log has it; keys with a tombstone are left out."""
     table = {record.key: record.value for record in found}
     return {key: value for key, value in table.items() if value is not None}
 

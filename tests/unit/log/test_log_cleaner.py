@@ -55,7 +55,7 @@ class PassInPlace:
         self.steps.close()
 
 
-def opened(disk: Disk, path: str = PATH) -> LogDirectory:
+def open_directory(disk: Disk, path: str = PATH) -> LogDirectory:
     directory = LogDirectory(disk, path)
     directory.open(lambda _: CONFIG, NOW_MS)
     return directory
@@ -88,7 +88,7 @@ def in_file(disk: Disk) -> dict[tuple[str, int], int]:
 
 def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     tidy, messy = topic(directory, "tidy"), topic(directory, "messy")
     for log in (tidy, messy):
         fill(log, b"1", b"2")
@@ -109,12 +109,12 @@ def test_the_dirtiest_log_is_cleaned_first_and_the_checkpoint_moves() -> None:
     text = disk.read_file(f"{PATH}/cleaner-offset-checkpoint").decode()
     assert sorted(text.splitlines()) == ["0", "2", "messy 0 4", "tidy 0 2"]
     disk.crash_process()
-    assert checkpoint(opened(disk), "tidy") == 2
+    assert checkpoint(open_directory(disk), "tidy") == 2
 
 
 def test_a_topic_that_was_created_again_does_not_inherit_the_cleaner_checkpoint_of_the_old_one() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     fill(topic(directory, "orders"), b"1", b"2", b"3")
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
     assert asyncio.run(cleaner.clean_filthiest())
@@ -130,7 +130,7 @@ def test_a_topic_that_was_created_again_does_not_inherit_the_cleaner_checkpoint_
 
 def cleaned(disk: Disk) -> tuple[LogDirectory, LogCleaner]:
     """A directory with a log of three records of one key, of which one is left, and the cleaner that did it."""
-    directory = opened(disk)
+    directory = open_directory(disk)
     fill(topic(directory, "orders"), b"1", b"2", b"3")
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
     assert asyncio.run(cleaner.clean_filthiest())
@@ -147,7 +147,7 @@ def test_a_topic_that_was_created_again_does_not_inherit_the_cleaner_checkpoint_
     assert in_file(disk) == {}
     fill(topic(directory, "orders"), b"4", b"5", b"6", b"7")
     disk.crash_process()
-    assert checkpoint(opened(disk), "orders") is None
+    assert checkpoint(open_directory(disk), "orders") is None
 
 
 def test_a_checkpoint_that_is_written_late_does_not_bring_back_a_topic_that_was_deleted() -> None:
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_a_topic_that_is_gone_is_dropped_at_the_start() -> None:
     disk = SimulatedDisk()
     disk.make_directory(PATH)
     disk.write_file(f"{PATH}/cleaner-offset-checkpoint", b"0\n1\norders 0 2\n")
-    directory = opened(disk)
+    directory = open_directory(disk)
     assert in_file(disk) == {}
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
     assert not asyncio.run(cleaner.clean_filthiest())
@@ -192,7 +192,7 @@ def test_a_truncation_lowers_the_cleaner_checkpoint_before_more_is_appended() ->
 
 def test_the_cleaner_checkpoint_does_not_move_if_the_log_is_truncated_at_the_end_of_a_pass() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = topic(directory, "orders")
     fill(log, b"1", b"2", b"3")
 
@@ -211,13 +211,13 @@ def test_the_cleaner_checkpoint_is_at_most_the_log_end_after_recovery_has_trunca
     directory, _ = cleaned(disk)
     directory.close()
     disk.write_file(f"{PATH}/cleaner-offset-checkpoint", b"0\n1\norders 0 9\n")
-    assert checkpoint(opened(disk), "orders") == 3
+    assert checkpoint(open_directory(disk), "orders") == 3
     assert in_file(disk) == {("orders", 0): 3}
 
 
 def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
     disk = SimulatedDisk()
-    first, second = opened(disk), opened(disk, "/other")
+    first, second = open_directory(disk), open_directory(disk, "/other")
     original = topic(first, "orders")
     fill(original, b"1", b"2", b"3")
     neighbour = topic(first, "payments")
@@ -255,7 +255,7 @@ def test_a_checkpoint_moves_with_its_log_to_another_directory() -> None:
 
 def test_a_pass_is_thrown_away_when_its_log_begins_to_move() -> None:
     disk = SimulatedDisk()
-    first, second = opened(disk), opened(disk, "/other")
+    first, second = open_directory(disk), open_directory(disk, "/other")
     log = topic(first, "orders")
     fill(log, b"1", b"2")
 
@@ -277,7 +277,7 @@ def test_a_pass_is_thrown_away_when_its_log_begins_to_move() -> None:
 
 def test_a_log_that_is_not_compacted_is_left_alone() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = topic(directory, "events")
     fill(log, b"1", b"2")
     log.configure(CONFIG.but(cleanup_policy=frozenset({"delete"})))
@@ -288,7 +288,7 @@ def test_a_log_that_is_not_compacted_is_left_alone() -> None:
 
 def test_the_cleaner_does_not_retry_a_log_with_a_damaged_batch() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = topic(directory, "orders")
     fill(log, b"1", b"2")
     disk.flip_bit(log.segments[0].file.path, 65)
@@ -307,7 +307,7 @@ def test_the_cleaner_does_not_retry_a_log_with_a_damaged_batch() -> None:
 
 def test_a_write_error_in_a_cleaning_pass_takes_the_log_directory_offline() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     fill(topic(directory, "orders"), b"1", b"2")
     disk.fail("write", "*.log.cleaned")
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
@@ -318,7 +318,7 @@ def test_a_write_error_in_a_cleaning_pass_takes_the_log_directory_offline() -> N
 @pytest.mark.parametrize("how", ["deleted", "truncated", "dropped", "killed"])
 def test_a_log_that_changes_during_its_cleaning_pass_is_cleaned_in_a_later_pass(how: str) -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = topic(directory, "orders")
     fill(log, b"1", b"2")
 
@@ -358,7 +358,7 @@ class WatchedClock(ManualClock):
 
 def test_run_waits_for_the_backoff_when_nothing_is_due() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     log = topic(directory, "orders")
     clock = WatchedClock(NOW_MS)
     cleaner = LogCleaner(disk, [directory], clock, start_pass=lambda plan: PassInPlace(disk, plan))
@@ -385,7 +385,7 @@ def test_run_waits_for_the_backoff_when_nothing_is_due() -> None:
 
 def real_log(tmp_path: Path) -> tuple[OsDisk, LogDirectory, PartitionLog]:
     disk = OsDisk()
-    directory = opened(disk, str(tmp_path))
+    directory = open_directory(disk, str(tmp_path))
     log = topic(directory, "orders")
     return disk, directory, log
 
@@ -435,7 +435,7 @@ def drain(process: CleaningProcess) -> None:
 
 def test_a_pass_whose_cleaner_is_cancelled_while_it_starts_is_stopped_and_closed() -> None:
     disk = SimulatedDisk()
-    directory = opened(disk)
+    directory = open_directory(disk)
     fill(topic(directory, "orders"), b"1", b"2")
     is_starting, may_start, events = threading.Event(), threading.Event(), list[str]()
 
@@ -509,7 +509,7 @@ def test_as_many_passes_run_at_once_as_are_configured_each_over_another_log_and_
 ) -> None:
     """With one, the second pass waits for the first; when there may be two, it begins."""
     disk = OsDisk()
-    directory = opened(disk, str(tmp_path))
+    directory = open_directory(disk, str(tmp_path))
     for name in ("orders", "payments"):
         fill(topic(directory, name), b"1", b"2")
     held = threading.Event()

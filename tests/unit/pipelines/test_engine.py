@@ -34,7 +34,7 @@ DEADLINE_S = 60.0
 
 
 class Cluster:
-    """What the engine asks of Kafka, and of Spark."""
+    """A fake of what the engine uses of Kafka and Spark."""
 
     def __init__(self) -> None:
         self.was_asked = threading.Event()

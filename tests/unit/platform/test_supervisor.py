@@ -54,7 +54,7 @@ SILENT = "import time; time.sleep(600)"
 
 
 class Stage:
-    """A supervisor with what it told, and a way to wait for a line of that."""
+    """A supervisor, the messages that it printed in `told`, and a way to wait for one of them."""
 
     def __init__(self, home: Path, patience: Patience = PATIENCE) -> None:
         self.home = home

@@ -33,7 +33,7 @@ NAMES = ["a", "bb", "ccc", "dddd"]
 
 
 class Shape(NamedTuple):
-    """What a voter says of its log when it votes or asks for votes, and all that is in it."""
+    """The log end offset and last epoch that a voter sends in vote requests, and all bytes of its log."""
 
     end_offset: int
     last_epoch: int

@@ -41,7 +41,7 @@ async def ask(node: Node, request: Message) -> tuple[ErrorCode, str | None]:
     return ErrorCode.of(response.error_code), response.error_message
 
 
-def adding(node: Node, timeout_ms: int = 5_000) -> AddRaftVoterRequest:
+def add_voter_request(node: Node, timeout_ms: int = 5_000) -> AddRaftVoterRequest:
     return AddRaftVoterRequest(
         cluster_id=CLUSTER_ID,
         timeout_ms=timeout_ms,
@@ -51,7 +51,7 @@ def adding(node: Node, timeout_ms: int = 5_000) -> AddRaftVoterRequest:
     )
 
 
-def removing(node: Node) -> RemoveRaftVoterRequest:
+def remove_voter_request(node: Node) -> RemoveRaftVoterRequest:
     return RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=node.id, voter_directory_id=node.directory_id)
 
 
@@ -69,7 +69,7 @@ def test_a_quorum_grows_from_one_to_three_and_survives_its_first_member() -> Non
             assert leader.id == 1
             await leader.quorum.append([topic("a")])
             for node_id in (2, 3):
-                assert await ask(leader, adding(nodes.by_id[node_id])) == (ErrorCode.NONE, None)
+                assert await ask(leader, add_voter_request(nodes.by_id[node_id])) == (ErrorCode.NONE, None)
             assert leader.quorum.voters == (1, 2, 3)
             await nodes.wait_until(lambda: all(one.quorum.voters == (1, 2, 3) for one in nodes.by_id.values()))
             leader.kill()
@@ -86,8 +86,8 @@ def test_a_leader_that_removes_itself_steps_down_when_that_is_committed() -> Non
         async with growing(3) as nodes:
             leader = await nodes.leader()
             for node_id in (2, 3):
-                await ask(leader, adding(nodes.by_id[node_id]))
-            assert await ask(leader, removing(leader)) == (ErrorCode.NONE, None)
+                await ask(leader, add_voter_request(nodes.by_id[node_id]))
+            assert await ask(leader, remove_voter_request(leader)) == (ErrorCode.NONE, None)
             await nodes.wait_until(lambda: nodes.leading is not None and nodes.leading is not leader)
             successor = await nodes.leader()
             assert successor.quorum.voters == (2, 3)
@@ -101,10 +101,10 @@ def test_an_uncommitted_removal_that_only_the_removed_leader_has_does_not_preven
     async def body() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
-            await ask(leader, adding(other))
+            await ask(leader, add_voter_request(other))
             await nodes.wait_until(lambda: other.quorum.high_watermark == leader.quorum.log_end_offset)
             other.kill()
-            error, _ = await ask(leader, removing(leader))
+            error, _ = await ask(leader, remove_voter_request(leader))
             assert error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             assert leader.quorum.voters == (2,)
             await other.start()
@@ -121,7 +121,7 @@ def test_a_voter_whose_log_has_lost_its_voter_record_does_not_vote() -> None:
         async with growing(3) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
             for node_id in (2, 3):
-                await ask(leader, adding(nodes.by_id[node_id]))
+                await ask(leader, add_voter_request(nodes.by_id[node_id]))
             await nodes.wait_until(lambda: other.quorum.high_watermark == leader.quorum.log_end_offset)
             await other.stop()
             other.disk.flip_bit(f"/meta/{METADATA_DIRECTORY}/00000000000000000000.log", 70)
@@ -137,14 +137,14 @@ def test_voter_changes_that_are_not_possible_are_refused_with_their_error() -> N
     async def body() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
-            assert (await ask(leader, adding(leader)))[0] is ErrorCode.DUPLICATE_VOTER
-            assert (await ask(leader, removing(other)))[0] is ErrorCode.VOTER_NOT_FOUND
-            assert (await ask(leader, removing(leader)))[0] is ErrorCode.INVALID_REQUEST
-            assert (await ask(other, adding(other)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
-            other_cluster = adding(other)
+            assert (await ask(leader, add_voter_request(leader)))[0] is ErrorCode.DUPLICATE_VOTER
+            assert (await ask(leader, remove_voter_request(other)))[0] is ErrorCode.VOTER_NOT_FOUND
+            assert (await ask(leader, remove_voter_request(leader)))[0] is ErrorCode.INVALID_REQUEST
+            assert (await ask(other, add_voter_request(other)))[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            other_cluster = add_voter_request(other)
             other_cluster.cluster_id = "another"
             assert (await ask(leader, other_cluster))[0] is ErrorCode.INCONSISTENT_CLUSTER_ID
-            nowhere = adding(other)
+            nowhere = add_voter_request(other)
             nowhere.listeners = []
             assert (await ask(leader, nowhere))[0] is ErrorCode.INVALID_REQUEST
 
@@ -156,7 +156,7 @@ def test_a_voter_that_does_not_catch_up_is_not_added() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
             await leader.quorum.append([topic("a")])
-            stranger = adding(other, timeout_ms=1_000)
+            stranger = add_voter_request(other, timeout_ms=1_000)
             stranger.voter_directory_id = Uuid.of(99_999)
             error, message = await ask(leader, stranger)
             assert error is ErrorCode.REQUEST_TIMED_OUT
@@ -171,7 +171,7 @@ def test_voters_of_a_static_quorum_cannot_be_changed() -> None:
     async def body() -> None:
         async with Quorums(1, observers=1) as nodes:
             leader = await nodes.leader()
-            assert (await ask(leader, adding(nodes.by_id[2])))[0] is ErrorCode.UNSUPPORTED_VERSION
+            assert (await ask(leader, add_voter_request(nodes.by_id[2])))[0] is ErrorCode.UNSUPPORTED_VERSION
 
     run(body)
 
@@ -185,7 +185,7 @@ def test_voters_of_a_static_quorum_move_into_the_log_and_can_be_changed_from_the
             assert leader.quorum.raft.voters == VoterSet(voter(nodes.by_id[node_id]) for node_id in (1, 2, 3))
             assert leader.seen[-1].kraft_version == 1
             await nodes.wait_until(lambda: all(one.quorum.log.history.kraft_version for one in nodes.by_id.values()))
-            assert await ask(leader, adding(nodes.by_id[4])) == (ErrorCode.NONE, None)
+            assert await ask(leader, add_voter_request(nodes.by_id[4])) == (ErrorCode.NONE, None)
             await nodes.wait_until(lambda: nodes.by_id[4].quorum.raft.is_voter)
             # All of them remember it: the leader after the restart may be any of them.
             for node in nodes.by_id.values():
@@ -243,7 +243,7 @@ def test_a_voter_whose_address_has_changed_sends_update_raft_voter() -> None:
     async def body() -> None:
         async with growing(2) as nodes:
             leader, other = await nodes.leader(), nodes.by_id[2]
-            elsewhere = adding(other)
+            elsewhere = add_voter_request(other)
             elsewhere.listeners.append(Listener(name="OLD", host="gone", port=1))
             await ask(leader, elsewhere)
             await nodes.wait_until(lambda: other.quorum.voters == (1, 2))

@@ -367,10 +367,10 @@ def test_a_removed_leader_leads_until_its_removal_is_committed() -> None:
     log.history.add_voters(1, removed)
     raft.voters_changed(4, removed)
     durable(log)
-    fetched(raft, SECOND, 2, now_ms=5)
+    answer_fetch(raft, SECOND, 2, now_ms=5)
     raft.tick(5)
     assert role_of(raft) is Leader, "one of two is no majority, and its own disk does not count"
-    fetched(raft, THIRD, 2, now_ms=6)
+    answer_fetch(raft, THIRD, 2, now_ms=6)
     assert raft.high_watermark == 2
     assert raft.deadline_ms <= 6
     raft.tick(6)
@@ -397,13 +397,13 @@ def test_a_removed_voter_may_be_elected_until_its_removal_is_committed_without_i
         assert raft.take_ready().opens_epoch == (2,)
 
 
-def fetched(raft: Raft, who: ReplicaKey, offset: int, now_ms: int = 10, last_epoch: int = 1) -> FetchReply:
+def answer_fetch(raft: Raft, who: ReplicaKey, offset: int, now_ms: int = 10, last_epoch: int = 1) -> FetchReply:
     return raft.fetch(now_ms, Fetch(raft.epoch, who, offset, last_epoch, 0))
 
 
 def test_a_record_is_committed_when_a_majority_has_it_on_disk() -> None:
     raft, log = leader()
-    assert fetched(raft, SECOND, 1).high_watermark == 0, "the leader's own disk does not have it"
+    assert answer_fetch(raft, SECOND, 1).high_watermark == 0, "the leader's own disk does not have it"
     durable(log)
     raft.flushed(11)
     assert raft.high_watermark == 1
@@ -411,16 +411,16 @@ def test_a_record_is_committed_when_a_majority_has_it_on_disk() -> None:
 
 def test_a_majority_without_the_leader_commits_records() -> None:
     raft, _ = leader()
-    fetched(raft, SECOND, 1)
-    assert fetched(raft, THIRD, 1).high_watermark == 1
+    answer_fetch(raft, SECOND, 1)
+    assert answer_fetch(raft, THIRD, 1).high_watermark == 1
 
 
 def test_observers_do_not_count_for_the_majority() -> None:
     raft, log = leader()
     durable(log)
     raft.flushed(5)
-    assert fetched(raft, ReplicaKey(9), 1).high_watermark == 0
-    assert fetched(raft, ReplicaKey(-1), 1).high_watermark == 0
+    assert answer_fetch(raft, ReplicaKey(9), 1).high_watermark == 0
+    assert answer_fetch(raft, ReplicaKey(-1), 1).high_watermark == 0
     assert isinstance(raft.role, Leader)
     assert [one.key.id for one in raft.role.progress.observers(raft.voters, 20)] == [9]
 
@@ -430,8 +430,8 @@ def test_records_of_an_earlier_epoch_are_committed_only_with_a_record_of_the_lea
     assert raft.epoch == 2
     durable(log)
     raft.flushed(5)
-    assert fetched(raft, SECOND, 2).high_watermark == 0, "a majority has both, and that is not enough"
-    assert fetched(raft, SECOND, 3, last_epoch=2).high_watermark == 3
+    assert answer_fetch(raft, SECOND, 2).high_watermark == 0, "a majority has both, and that is not enough"
+    assert answer_fetch(raft, SECOND, 3, last_epoch=2).high_watermark == 3
 
 
 def test_a_voter_with_another_directory_id_does_not_count_as_the_same_voter() -> None:
@@ -448,8 +448,8 @@ def test_a_voter_with_another_directory_id_does_not_count_as_the_same_voter() ->
     log.entries.append((1, None))
     durable(log)
     raft.flushed(4)
-    assert fetched(raft, new, 1).high_watermark == 0
-    assert fetched(raft, old, 1).high_watermark == 1
+    assert answer_fetch(raft, new, 1).high_watermark == 0
+    assert answer_fetch(raft, old, 1).high_watermark == 1
 
 
 @pytest.mark.parametrize(
@@ -462,14 +462,14 @@ def test_a_leader_answers_a_fetch_with_the_diverging_epoch_and_its_end_offset(
     raft, log = leader(log_of(1, 1, 3), ElectionState(2))
     assert [epoch for epoch, _ in log.entries] == [1, 1, 3, 4]
     log.entries[3] = (3, None)
-    assert fetched(raft, SECOND, offset, last_epoch=last_epoch).diverging == diverging
+    assert answer_fetch(raft, SECOND, offset, last_epoch=last_epoch).diverging == diverging
 
 
 def test_a_follower_behind_the_log_start_gets_the_id_of_the_snapshot() -> None:
     raft, log = leader(log_of(1, 1, 1))
     log.log_start_offset, log.latest_snapshot = 2, OffsetAndEpoch(2, 1)
-    assert fetched(raft, SECOND, 0, last_epoch=0).snapshot == OffsetAndEpoch(2, 1)
-    assert fetched(raft, SECOND, 3).snapshot is None
+    assert answer_fetch(raft, SECOND, 0, last_epoch=0).snapshot == OffsetAndEpoch(2, 1)
+    assert answer_fetch(raft, SECOND, 3).snapshot is None
 
 
 def test_only_the_leader_of_the_requested_epoch_answers_a_fetch() -> None:
@@ -483,7 +483,7 @@ def test_only_the_leader_of_the_requested_epoch_answers_a_fetch() -> None:
 
 def test_a_leader_without_a_majority_of_fetching_voters_resigns() -> None:
     raft, _ = leader()
-    fetched(raft, SECOND, 0, now_ms=2_000, last_epoch=0)
+    answer_fetch(raft, SECOND, 0, now_ms=2_000, last_epoch=0)
     raft.tick(4_500)
     assert raft.is_leader
     raft.tick(5_000)
@@ -494,8 +494,8 @@ def test_a_leader_without_a_majority_of_fetching_voters_resigns() -> None:
 def test_a_leader_that_resigns_names_the_voter_with_the_longest_log_as_first_successor() -> None:
     raft, log = leader()
     log.entries.append((1, None))
-    fetched(raft, SECOND, 0, last_epoch=0)
-    fetched(raft, THIRD, 1)
+    answer_fetch(raft, SECOND, 0, last_epoch=0)
+    answer_fetch(raft, THIRD, 1)
     raft.resign(20, 1)
     sends = raft.take_ready().sends
     assert {peer for peer, _ in sends} == {2, 3}
@@ -593,7 +593,7 @@ def test_a_voter_with_a_damaged_log_counts_as_whole_when_it_has_all_committed_re
     raft = remembering(Memory.DAMAGED, log)
     raft.begin_epoch(1, BeginEpoch(3, 2, ME))
 
-    def fetched(end: int, high_watermark: int) -> None:
+    def answer_fetch(end: int, high_watermark: int) -> None:
         (request,) = [one for _, one in raft.take_ready().sends if isinstance(one, Fetch)]
         log.entries += [(3, None)] * (end - len(log.entries))
         log.durable_end_offset = len(log.entries)
@@ -603,7 +603,7 @@ def test_a_voter_with_a_damaged_log_counts_as_whole_when_it_has_all_committed_re
     # First, the leader has not committed anything of its own epoch: what it knows to be committed may not be all. Then
     # there is more than this member has.
     for end, high_watermark, memory in ((2, 2, Memory.DAMAGED), (3, 5, Memory.DAMAGED), (5, 5, Memory.WHOLE)):
-        fetched(end, high_watermark)
+        answer_fetch(end, high_watermark)
         assert raft.memory is memory
     raft.tick(100_000)
     assert isinstance(raft.role, Prospective)

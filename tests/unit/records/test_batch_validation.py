@@ -26,7 +26,7 @@ PRODUCED = bytes(build_batch(RECORDS))
 RULES = AppendRules()
 
 
-def changed(position: int, value: bytes, data: bytes = PRODUCED) -> bytes:
+def change_bytes(position: int, value: bytes, data: bytes = PRODUCED) -> bytes:
     """The batch with other bytes at `position`, and a CRC that is right again."""
     batch = bytearray(data)
     batch[position : position + len(value)] = value
@@ -71,7 +71,7 @@ def test_an_incomplete_second_batch_is_dropped(size: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_second_batch_is_refused(magic: int) -> None:
-    refusal = refusal_of(PRODUCED + changed(16, bytes([magic])))
+    refusal = refusal_of(PRODUCED + change_bytes(16, bytes([magic])))
     assert refusal.error is ErrorCode.INVALID_RECORD
     assert "exactly one" in refusal.message
 
@@ -82,19 +82,19 @@ def test_damage_after_the_batch_is_corrupt() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_the_older_formats_are_an_invalid_record_in_every_version_of_produce_that_is_served(magic: int) -> None:
-    refusal = refusal_of(changed(16, bytes([magic])))
+    refusal = refusal_of(change_bytes(16, bytes([magic])))
     assert refusal.error is ErrorCode.INVALID_RECORD
     assert f"format {magic}" in refusal.message
 
 
 @pytest.mark.parametrize("magic", [3, 255])
 def test_an_unknown_magic_is_corrupt(magic: int) -> None:
-    assert refusal_of(changed(16, bytes([magic]))).error is ErrorCode.CORRUPT_MESSAGE
+    assert refusal_of(change_bytes(16, bytes([magic]))).error is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 13, 48])
 def test_a_length_below_the_header_is_corrupt(length: int) -> None:
-    assert refusal_of(changed(8, length.to_bytes(4, "big", signed=True))).error is ErrorCode.CORRUPT_MESSAGE
+    assert refusal_of(change_bytes(8, length.to_bytes(4, "big", signed=True))).error is ErrorCode.CORRUPT_MESSAGE
 
 
 @pytest.mark.parametrize("position", range(17, len(PRODUCED)))
@@ -112,7 +112,7 @@ def test_zstd_needs_produce_version_7() -> None:
 
 @pytest.mark.parametrize("bits", [5, 6, 7])
 def test_a_codec_that_does_not_exist_is_unsupported(bits: int) -> None:
-    assert refusal_of(changed(22, bytes([bits]))).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert refusal_of(change_bytes(22, bytes([bits]))).error is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 def test_a_base_offset_other_than_0_is_refused() -> None:
@@ -135,8 +135,8 @@ def test_the_default_max_message_bytes_is_kafkas() -> None:
     [(1, 0), (1, -1), (1, 1), (1, 3), (0, 2), (-1, 0), (-2, -1), (2**31 - 1, 2), (-(2**31), 2), (-1, 2)],
 )
 def test_counts_and_offsets_that_disagree_are_refused(last_offset_delta: int, count: int) -> None:
-    data = changed(57, count.to_bytes(4, "big", signed=True))
-    data = changed(23, last_offset_delta.to_bytes(4, "big", signed=True), data)
+    data = change_bytes(57, count.to_bytes(4, "big", signed=True))
+    data = change_bytes(23, last_offset_delta.to_bytes(4, "big", signed=True), data)
     refusal = refusal_of(data)
     assert refusal.error is ErrorCode.INVALID_RECORD
     assert "records" in refusal.message
@@ -168,7 +168,7 @@ def test_a_produced_batch_with_log_append_time_is_refused(timestamp_type: Timest
 
 
 def test_unused_attribute_bits_are_accepted() -> None:
-    assert check(changed(21, b"\x7f\x80")).attributes == 0x7F80
+    assert check(change_bytes(21, b"\x7f\x80")).attributes == 0x7F80
 
 
 def test_the_first_violated_rule_determines_the_error() -> None:
@@ -183,11 +183,11 @@ def test_the_first_violated_rule_determines_the_error() -> None:
 
 
 def claiming(max_timestamp: int, data: bytes = PRODUCED) -> bytearray:
-    return bytearray(changed(35, max_timestamp.to_bytes(8, "big", signed=True), data))
+    return bytearray(change_bytes(35, max_timestamp.to_bytes(8, "big", signed=True), data))
 
 
 # A batch of one record whose record is cut short: a reader that opens it refuses it.
-HOLLOW = changed(61, b"\x7e", bytes(build_batch([Record(0, NOW_MS, b"k", b"v")])))
+HOLLOW = change_bytes(61, b"\x7e", bytes(build_batch([Record(0, NOW_MS, b"k", b"v")])))
 
 
 class TestTimestamps:
@@ -225,7 +225,7 @@ class TestTimestamps:
         rules = AppendRules(retention_ms=retention_ms)
         past_ms = HOUR_MS if retention_ms < 0 else min(HOUR_MS, retention_ms // 2)
         for base, claim in ((NOW_MS - past_ms, NOW_MS - past_ms), (NOW_MS, NOW_MS + HOUR_MS)):
-            believed = changed(27, base.to_bytes(8, "big"), bytes(claiming(claim, HOLLOW)))
+            believed = change_bytes(27, base.to_bytes(8, "big"), bytes(claiming(claim, HOLLOW)))
             assert check(believed, rules).max_timestamp == claim
         for base, claim in (
             (NOW_MS - past_ms - 1, NOW_MS),
@@ -234,7 +234,7 @@ class TestTimestamps:
             (NOW_MS, NOW_MS + HOUR_MS + 1),
             (NOW_MS + HOUR_MS + 1, NOW_MS + HOUR_MS + 1),
         ):
-            doubtful = changed(27, base.to_bytes(8, "big"), bytes(claiming(claim, HOLLOW)))
+            doubtful = change_bytes(27, base.to_bytes(8, "big"), bytes(claiming(claim, HOLLOW)))
             assert refusal_of(doubtful, rules).error is ErrorCode.INVALID_RECORD
 
     def test_with_unbounded_timestamps_a_header_is_still_trusted_for_an_hour_only(self) -> None:
@@ -245,7 +245,7 @@ class TestTimestamps:
 
     def test_a_timestamp_beyond_64_bits_is_refused(self) -> None:
         data = build_batch([Record(0, 0, None, b""), Record(1, 10, None, b"")])
-        beyond = changed(27, (2**63 - 1).to_bytes(8, "big"), bytes(data))
+        beyond = change_bytes(27, (2**63 - 1).to_bytes(8, "big"), bytes(data))
         for rules in (RULES, AppendRules(timestamp_after_max_ms=UNBOUNDED_MS)):
             assert refusal_of(bytearray(beyond), rules).error is ErrorCode.INVALID_TIMESTAMP
 
@@ -284,7 +284,7 @@ class TestCounts:
         data = bytes(build_batch(RECORDS, codec=codec))
         most = (len(data) - 61) * 4 if codec else (len(data) - 61) // 7
         for count in (most + 1, 2**31 - 1):
-            untrue = changed(57, count.to_bytes(4, "big"), changed(23, (count - 1).to_bytes(4, "big"), data))
+            untrue = change_bytes(57, count.to_bytes(4, "big"), change_bytes(23, (count - 1).to_bytes(4, "big"), data))
             assert refusal_of(untrue).error is ErrorCode.INVALID_RECORD
 
 
@@ -314,7 +314,7 @@ class TestRecords:
 
     def test_offset_deltas_that_are_not_consecutive_are_refused_if_records_are_read(self) -> None:
         gap = build_batch([Record(0, NOW_MS, b"k", b""), Record(2, NOW_MS, b"k", b"")], last_offset=2)
-        data = changed(23, (1).to_bytes(4, "big"), bytes(gap))
+        data = change_bytes(23, (1).to_bytes(4, "big"), bytes(gap))
         check(data)
         refusal = refusal_of(data, self.COMPACTED)
         assert refusal.error is ErrorCode.INVALID_RECORD
@@ -323,7 +323,7 @@ class TestRecords:
     def test_a_batch_with_damaged_records_is_refused_if_records_are_read(self) -> None:
         hollow = build_batch([Record(0, NOW_MS, b"k", b"v")])
         hollow[61] += 2
-        data = changed(0, b"", bytes(hollow))
+        data = change_bytes(0, b"", bytes(hollow))
         check(data)
         assert refusal_of(data, self.COMPACTED).error is ErrorCode.INVALID_RECORD
 

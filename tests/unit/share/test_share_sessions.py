@@ -28,7 +28,7 @@ def fetch(
     return sessions.plan_fetch(key, connection, epoch, wanted or [], forgotten or [], has_acknowledgements=acks)
 
 
-def refused(sessions: ShareSessions, epoch: int, **options: object) -> ErrorCode:
+def refusal_error(sessions: ShareSessions, epoch: int, **options: object) -> ErrorCode:
     with pytest.raises(Refusal) as caught:
         fetch(sessions, epoch, **options)  # type: ignore[arg-type]
     return caught.value.code
@@ -54,10 +54,10 @@ def test_the_order_in_which_partitions_are_fetched_rotates_with_the_session_epoc
 
 def test_other_share_session_epochs_are_refused_and_change_nothing() -> None:
     sessions = ShareSessions(10)
-    assert refused(sessions, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert refused(sessions, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert refusal_error(sessions, 1) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert refusal_error(sessions, -1) is ErrorCode.SHARE_SESSION_NOT_FOUND
     fetch(sessions, 0, P[:3])
-    assert refused(sessions, 2, wanted=P) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert refusal_error(sessions, 2, wanted=P) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     with pytest.raises(Refusal) as caught:
         sessions.plan_acknowledge(KEY, 0)
     assert caught.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
@@ -65,7 +65,7 @@ def test_other_share_session_epochs_are_refused_and_change_nothing() -> None:
         sessions.plan_acknowledge(SessionKey("g", "b"), 1)
     assert caught.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
     assert fetch(sessions, 1).partitions == [P[1], P[2], P[0]]
-    assert refused(sessions, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH, "an epoch is taken once"
+    assert refusal_error(sessions, 1) is ErrorCode.INVALID_SHARE_SESSION_EPOCH, "an epoch is taken once"
 
 
 def test_the_share_session_epoch_wraps_around_to_one() -> None:
@@ -77,7 +77,7 @@ def test_the_share_session_epoch_wraps_around_to_one() -> None:
 
 
 def test_the_first_request_of_a_share_session_cannot_acknowledge() -> None:
-    assert refused(ShareSessions(10), 0, acks=True) is ErrorCode.INVALID_REQUEST
+    assert refusal_error(ShareSessions(10), 0, acks=True) is ErrorCode.INVALID_REQUEST
 
 
 def test_the_final_request_closes_the_share_session_and_fetches_nothing() -> None:
@@ -117,8 +117,8 @@ def test_the_number_of_share_sessions_and_their_partitions_is_limited() -> None:
     sessions = ShareSessions(2, partition_limit=8)
     fetch(sessions, 0, P[:3])
     fetch(sessions, 0, P[:4], key=SessionKey("g", "b"))
-    assert refused(sessions, 0, key=SessionKey("g", "c")) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
-    assert refused(sessions, 1, wanted=P[:5]) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert refusal_error(sessions, 0, key=SessionKey("g", "c")) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert refusal_error(sessions, 1, wanted=P[:5]) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     fetch(sessions, 2, P[:4])
     assert len(sessions.close_all()) == 2
     fetch(sessions, 0, P[:8])
@@ -160,7 +160,7 @@ def test_the_counts_of_sessions_and_partitions_equal_those_of_the_open_sessions(
 def test_a_share_session_that_cannot_be_replaced_stays_and_ends_with_its_connection() -> None:
     sessions = ShareSessions(1, partition_limit=5)
     session = fetch(sessions, 0, P[:3]).session
-    assert refused(sessions, 0, wanted=P[:6], connection=2) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
+    assert refusal_error(sessions, 0, wanted=P[:6], connection=2) is ErrorCode.SHARE_SESSION_LIMIT_REACHED
     assert sessions.get(KEY) is session
     # What the old one has does not count against the new one, and a partition that is named twice counts once.
     assert fetch(sessions, 0, P[:5] + P[:5], connection=2).session is not session

@@ -476,7 +476,7 @@ def test_the_metrics_endpoint_closes_silent_connections_to_serve_new_ones() -> N
 
 
 class SlowPage:
-    """A page that is made when the test says so."""
+    """A page that is built when the test releases it."""
 
     def __init__(self) -> None:
         self.made = 0
