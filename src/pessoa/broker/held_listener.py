@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 from pessoa.net.connection_quota import UNLIMITED, ConnectionLimits, ConnectionQuota
 from pessoa.net.listener import Listener, ListenerLimits
 from pessoa.net.network import SocketSettings
-from pessoa.net.pending import Pending
+from pessoa.net.pending import Pending, ServedLater
 from pessoa.wire.errors import ProtocolViolation
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pessoa.net.receive_buffer import Frame
     from pessoa.net.receive_room import ReceiveRoom
     from pessoa.net.server_protocol import Serve, ServerProtocol
-    from pessoa.wire.frames import Buffer
 
 log = logging.getLogger("pessoa.broker")
 
@@ -194,38 +193,22 @@ def _refuse(*_: object) -> None:
     raise ProtocolViolation("this node stops before it serves requests")
 
 
-class _HeldRequest(Pending):
+class _HeldRequest(ServedLater):
     """A request that was received before the broker could serve it."""
 
-    __slots__ = ("_answer", "_frame", "_problem", "connection")
+    __slots__ = ("_frame", "connection")
 
     def __init__(self, connection: Connection, data: bytearray, start: int, end: int) -> None:
         super().__init__()
         self.connection = connection
         # None once nothing waits for the response: the frame may be large.
         self._frame: Frame | None = (data, start, end)
-        self._answer: list[Buffer] | Pending | None = None
-        self._problem: Exception | None = None
 
     def serve(self, serve: Serve) -> None:
-        if self._frame is None:
-            return
-        try:
-            self._answer = serve(self.connection, *self._frame)
-        except Exception as problem:  # noqa: BLE001 (`frames` raises it)
-            self._problem = problem
-        if isinstance(self._answer, Pending):
-            self._answer.when_ready(self.ready)
-        else:
-            self.ready()
-
-    def frames(self) -> list[Buffer] | None:
-        if self._problem is not None:
-            raise self._problem
-        return self._answer.frames() if isinstance(self._answer, Pending) else self._answer
+        frame = self._frame
+        if frame is not None:
+            self.serve_with(lambda: serve(self.connection, *frame))
 
     def cancel(self) -> None:
         super().cancel()
         self._frame = None
-        if isinstance(self._answer, Pending):
-            self._answer.cancel()

@@ -10,7 +10,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from pessoa.net.pending import Pending
+from pessoa.net.pending import Pending, ServedLater
 from pessoa.security.sasl.token_keys import token_keys
 
 if TYPE_CHECKING:
@@ -66,10 +66,10 @@ class TokenKeys:
                     self._keys_by_token.popitem(last=False)
 
 
-class LoginAfterKeys(Pending):
+class LoginAfterKeys(ServedLater):
     """The response to a SCRAM login with a token whose keys must be derived first; then the request is served again."""
 
-    __slots__ = ("_answer", "_keys", "_problem", "_serve", "_task", "_use")
+    __slots__ = ("_keys", "_serve", "_task", "_use")
 
     is_last_step = True
 
@@ -79,8 +79,6 @@ class LoginAfterKeys(Pending):
         self._use = use
         self._serve = serve
         self._task: asyncio.Task[None] | None = None
-        self._answer: list[Buffer] | Pending | None = None
-        self._problem: Exception | None = None
 
     def when_ready(self, call: Callable[[], object]) -> None:
         self._on_ready = call
@@ -89,22 +87,12 @@ class LoginAfterKeys(Pending):
     async def _run(self) -> None:
         try:
             await self._keys.derive(self._use)
-            self._answer = self._serve()
         except Exception as problem:  # noqa: BLE001 (`frames` raises it)
-            self._problem = problem
-        if isinstance(self._answer, Pending):
-            self._answer.when_ready(self.ready)
+            self.fail_with(problem)
         else:
-            self.ready()
-
-    def frames(self) -> list[Buffer] | None:
-        if self._problem is not None:
-            raise self._problem
-        return self._answer.frames() if isinstance(self._answer, Pending) else self._answer
+            self.serve_with(self._serve)
 
     def cancel(self) -> None:
         super().cancel()
         if self._task is not None:
             self._task.cancel()
-        if isinstance(self._answer, Pending):
-            self._answer.cancel()

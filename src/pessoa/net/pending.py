@@ -9,6 +9,7 @@
   which `ready` was called.
 - A response that a coroutine makes is a `PendingTask`. The task begins when a connection waits for it; code that awaits
   it runs the coroutine in its own task.
+- A request that cannot be served yet, as one before the start of its broker, is a `ServedLater`.
 - `lets_next_in` is set by a request that has had its effect, is done with its frame and waits for replicas or disks
   alone: requests of the same API are served meanwhile.
 
@@ -165,3 +166,39 @@ class PendingTask(Pending):
 
     def __await__(self) -> Generator[object, None, Message | None]:
         return self._work.__await__()
+
+
+class ServedLater(Pending):
+    """The response to a request that is served when something else is done. Its answer may come later as well, and is a
+    whole response then: version, quota and watchers are its own."""
+
+    __slots__ = ("_answer", "_problem")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answer: list[Buffer] | Pending | None = None
+        self._problem: Exception | None = None
+
+    def serve_with(self, serve: Callable[[], list[Buffer] | Pending | None]) -> None:
+        try:
+            self._answer = serve()
+        except Exception as problem:  # noqa: BLE001 (`frames` raises it)
+            self._problem = problem
+        if isinstance(self._answer, Pending):
+            self._answer.when_ready(self.ready)
+        else:
+            self.ready()
+
+    def fail_with(self, problem: Exception) -> None:
+        self._problem = problem
+        self.ready()
+
+    def frames(self) -> list[Buffer] | None:
+        if self._problem is not None:
+            raise self._problem
+        return self._answer.frames() if isinstance(self._answer, Pending) else self._answer
+
+    def cancel(self) -> None:
+        super().cancel()
+        if isinstance(self._answer, Pending):
+            self._answer.cancel()

@@ -9,7 +9,7 @@ import pytest
 
 from pessoa.net.connection import Connection
 from pessoa.net.listener import Listener
-from pessoa.net.pending import Pending
+from pessoa.net.pending import Pending, ServedLater
 from pessoa.wire.errors import ProtocolViolation
 from pessoa.wire.frames import Buffer
 from tests.unit.net.test_listener import answer, connect, framed, run
@@ -170,3 +170,37 @@ def test_an_exception_while_a_pending_response_is_built_closes_its_own_connectio
             one.close()
 
     run(room, scenario)
+
+
+def test_request_that_is_served_later_has_the_frames_of_its_answer_at_once_or_when_that_is_ready() -> None:
+    at_once, after = ServedLater(), ServedLater()
+    at_once.serve_with(lambda: [b"frame"])
+    assert (at_once.is_ready, at_once.frames()) == (True, [b"frame"])
+    inner = ServedLater()
+    after.serve_with(lambda: inner)
+    assert not after.is_ready
+    inner.serve_with(lambda: None)
+    assert (after.is_ready, after.frames()) == (True, None)
+
+
+def test_request_that_is_served_later_fails_with_what_the_serving_raised() -> None:
+    def refuse() -> None:
+        raise ValueError("no such version")
+
+    raised, failed = ServedLater(), ServedLater()
+    raised.serve_with(refuse)
+    failed.fail_with(ValueError("no keys"))
+    for pending, told in ((raised, "no such version"), (failed, "no keys")):
+        assert pending.is_ready
+        with pytest.raises(ValueError, match=told):
+            pending.frames()
+
+
+def test_request_that_is_served_later_cancels_the_answer_that_it_waits_for() -> None:
+    inner, outer = ServedLater(), ServedLater()
+    calls: list[str] = []
+    outer.when_ready(lambda: calls.append("ready"))
+    outer.serve_with(lambda: inner)
+    outer.cancel()
+    inner.serve_with(lambda: [b"frame"])
+    assert calls == []
