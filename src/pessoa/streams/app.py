@@ -77,8 +77,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 class App:
     """A streams application: its topics, pipelines and settings.
 
-    `on_error` is for records that cannot be read or whose function fails: "stop", "skip", or "dead-letter", which writes
-    them to `dead_letter_topic`, <id>-dead-letters if none is given.
+    `on_error` is for records that cannot be read or whose function fails: "stop", "skip", or "dead-letter", which
+    writes them to `dead_letter_topic`, <id>-dead-letters if none is given.
 
     `keep_times` gives written records the time of their rows; Spark's own writer cannot do that, so ours is used, in
     micro-batches. Otherwise a record has the time at which it was written.

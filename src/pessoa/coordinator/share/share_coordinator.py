@@ -92,7 +92,9 @@ class ShareCoordinator:
     def summarize(self, request: ReadShareGroupStateSummaryRequest, context: Caller) -> Answer[Message]:
         return self._ask_shards(SUMMARY, ShareShard.summarize, request, context)
 
-    def _ask_shards(self, api: StateApi[R], decide: Decide[ShareShard, R], request: R, context: Caller) -> Answer[Message]:
+    def _ask_shards(
+        self, api: StateApi[R], decide: Decide[ShareShard, R], request: R, context: Caller
+    ) -> Answer[Message]:
         return all_of([self._ask_shard(api, decide, key, single, context) for key, single in split(request)], api.join)
 
     def _ask_shard(
