@@ -15,18 +15,27 @@ from pathlib import Path
 import click
 
 from pessoa.cli.examples import for_click
+from pessoa.cli.service_settings import (
+    OVERRIDE,
+    PROPERTIES,
+    config_of,
+    listen_at,
+    log_service,
+    settings_in,
+    settings_of,
+)
 
 PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 @click.command(help="Run a Connect worker (port 8083).", context_settings=CONTEXT, epilog=for_click("pessoa connect"))
-@click.argument("properties", required=False, type=PATH)
+@PROPERTIES
 @click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
 @click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")
 @click.option("--host", help="The address to listen on, and by which other workers reach this one.")
 @click.option("--schema-registry", help="The schema registry for converters that need one and name none.")
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@OVERRIDE
 @click.pass_context
 def connect(
     ctx: click.Context,
@@ -37,11 +46,7 @@ def connect(
     schema_registry: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    from pessoa.cli.service_settings import listen_at, settings_of
-
-    settings = settings_of(properties, overrides)
-    if bootstrap_server is not None:
-        settings["bootstrap.servers"] = bootstrap_server
+    settings = settings_of(properties, overrides, {"bootstrap.servers": bootstrap_server})
     if schema_registry is not None:
         for side in ("key", "value"):
             settings.setdefault(f"{side}.converter.schema.registry.url", schema_registry)
@@ -58,8 +63,6 @@ def connect(
 @click.argument("connectors", nargs=-1, type=PATH)
 @click.pass_context
 def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...]) -> None:
-    from pessoa.cli.service_settings import settings_in
-
     found = {}
     for path in connectors:
         settings = _read_connector(path)
@@ -71,18 +74,12 @@ def standalone(ctx: click.Context, properties: Path, connectors: tuple[Path, ...
 
 def run_worker(settings: dict[str, str], connectors: dict[str, dict[str, str]] | None = None) -> int:
     """Run a worker until it is signalled to stop: a distributed one, or a standalone one with these connectors."""
-    import logging
+    from functools import partial
 
-    from pessoa.base.config_values import ConfigProblem
     from pessoa.connect.worker_config import make_config
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for logger_name in ("httpx", "py4j", "pyspark"):
-        logging.getLogger(logger_name).setLevel(logging.WARNING)
-    try:
-        config = make_config(settings, is_standalone=connectors is not None)
-    except ConfigProblem as wrong:
-        raise click.ClickException(str(wrong)) from None
+    log_service()
+    config = config_of(partial(make_config, is_standalone=connectors is not None), settings)
     from pessoa.connect.worker_service import run
 
     return run(config, click.echo, connectors)
@@ -91,8 +88,6 @@ def run_worker(settings: dict[str, str], connectors: dict[str, dict[str, str]] |
 def _read_connector(path: Path) -> dict[str, str]:
     """Return the settings in a properties file, or in a JSON file of the form that the REST API takes."""
     if path.suffix != ".json":
-        from pessoa.cli.service_settings import settings_in
-
         return settings_in(path)
     import json
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from pessoa.cli.examples import for_click
+from pessoa.cli.service_settings import OVERRIDE, PROPERTIES, config_of, listen_at, settings_of
 
 
 @click.command(
@@ -18,12 +19,12 @@ from pessoa.cli.examples import for_click
     help="Run the control centre (port 9021) in the foreground.",
     epilog=for_click("pessoa control-center"),
 )
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@PROPERTIES
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to begin with; default localhost:9092.")
 @click.option("--schema-registry", metavar="URL", help="The schema registry; default http://localhost:8081.")
 @click.option("--host", help="The address to listen on; default 127.0.0.1.")
 @click.option("--port", type=int, help="The port to listen on; default 9021, and 0 for any that is free.")
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@OVERRIDE
 @click.pass_context
 def control_center(
     ctx: click.Context,
@@ -36,23 +37,17 @@ def control_center(
 ) -> None:
     from importlib.util import find_spec
 
-    from pessoa.base.config_values import ConfigProblem
-    from pessoa.cli.service_settings import listen_at, settings_of
-
     if find_spec("nicegui") is None:
         raise click.ClickException("The control centre needs more: pip install 'pessoa[console]'.")
     from pessoa.control_center.center_config import DEFAULT_PORT, from_properties
 
-    settings = settings_of(properties, overrides)
-    if bootstrap_server is not None:
-        settings["bootstrap.servers"] = bootstrap_server
-    if schema_registry is not None:
-        settings["confluent.controlcenter.schema.registry.url"] = schema_registry
+    chosen = {
+        "bootstrap.servers": bootstrap_server,
+        "confluent.controlcenter.schema.registry.url": schema_registry,
+    }
+    settings = settings_of(properties, overrides, chosen)
     listen_at(settings, host or ("127.0.0.1" if port is not None else None), port, DEFAULT_PORT)
-    try:
-        config = from_properties(settings)
-    except ConfigProblem as wrong:
-        raise click.ClickException(str(wrong)) from None
+    config = config_of(from_properties, settings)
 
     from pessoa.control_center.center_app import serve
 

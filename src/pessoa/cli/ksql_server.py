@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from pessoa.cli.examples import for_click
+from pessoa.cli.service_settings import OVERRIDE, PROPERTIES, config_of, listen_at, log_service, settings_of
 
 
 @click.command(
@@ -18,14 +19,14 @@ from pessoa.cli.examples import for_click
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=for_click("pessoa ksql-server"),
 )
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@PROPERTIES
 @click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
 @click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")
 @click.option("--host", help="The address to listen on.")
 @click.option("--schema-registry", help="The schema registry, for formats that need one.")
 @click.option("--connect", help="Where Connect is, for statements about connectors.")
 @click.option("--queries-file", type=click.Path(exists=True, dir_okay=False), help="Run these statements, no others.")
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@OVERRIDE
 @click.pass_context
 def ksql_server(
     ctx: click.Context,
@@ -38,28 +39,18 @@ def ksql_server(
     queries_file: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    import logging
-
-    from pessoa.base.config_values import ConfigProblem
-    from pessoa.cli.service_settings import listen_at, settings_of
     from pessoa.ksql.server.server_config import make_config
 
-    settings = settings_of(properties, overrides)
-    given = {
+    chosen = {
         "bootstrap.servers": bootstrap_server,
         "ksql.schema.registry.url": schema_registry,
         "ksql.connect.url": connect,
         "ksql.queries.file": queries_file,
     }
-    settings.update({key: value for key, value in given.items() if value is not None})
+    settings = settings_of(properties, overrides, chosen)
     listen_at(settings, host, port, 8088)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    for logger_name in ("httpx", "py4j", "pyspark"):
-        logging.getLogger(logger_name).setLevel(logging.WARNING)
-    try:
-        config = make_config(settings)
-    except ConfigProblem as wrong:
-        raise click.ClickException(str(wrong)) from None
+    log_service()
+    config = config_of(make_config, settings)
     from pessoa.ksql.server.ksql_service import run
 
     ctx.exit(run(config, tell=click.echo))

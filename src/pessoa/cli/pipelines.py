@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from pessoa.cli.examples import for_click
+from pessoa.cli.service_settings import OVERRIDE, PROPERTIES, config_of, listen_at, settings_in, settings_of
 
 URL = click.option(
     "--url", envvar="PESSOA_PIPELINES_URL", default="http://localhost:8084", show_default=True, help="The engine."
@@ -44,7 +45,7 @@ def pipelines() -> None:
 
 
 @pipelines.command(help="Run the engine in the foreground. Settings come from PROPERTIES, if it is given.")
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@PROPERTIES
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Where Kafka is; default localhost:9092.")
 @click.option("--home", type=click.Path(file_okay=False), help="Checkpoints and logs; default $PESSOA_HOME/pipelines.")
 @click.option("--host", help="The address to listen on; default 127.0.0.1.")
@@ -57,14 +58,13 @@ def pipelines() -> None:
 @click.option("--checkpoints", metavar="URI", help="Where a cluster keeps checkpoints: all its machines reach it.")
 @click.option("--state-topic", help="Remembers what should run; default _pessoa_queries.")
 @click.option("--command-config", type=click.Path(exists=True), help="Properties for Kafka's clients.")
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@OVERRIDE
 @click.pass_context
 def serve(ctx: click.Context, /, **chosen: Any) -> None:
     import logging
     import warnings
 
     from pessoa.base.config_values import ConfigProblem
-    from pessoa.cli.service_settings import listen_at, settings_in, settings_of
     from pessoa.client.topic_creation import TopicUnavailable
     from pessoa.pipelines.api import pipelines_app
     from pessoa.pipelines.engine import Engine, EngineRefused
@@ -76,15 +76,15 @@ def serve(ctx: click.Context, /, **chosen: Any) -> None:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # Spark's client logs it when Spark has ended; the engine notices and reports that itself.
     warnings.filterwarnings("ignore", message=r"\[RETRIES_EXCEEDED\]")
-    settings = settings_of(chosen["properties"], chosen["overrides"])
-    settings.update({key: chosen[name] for name, key in SETTING_OF_OPTION.items() if chosen[name] is not None})
+    options = {key: chosen[name] for name, key in SETTING_OF_OPTION.items()}
+    settings = settings_of(chosen["properties"], chosen["overrides"], options)
     host, port = chosen["host"], chosen["port"]
     listen_at(settings, host or ("127.0.0.1" if port is not None else None), port, DEFAULT_PORT)
     for_clients = settings_in(Path(chosen["command_config"])) if chosen["command_config"] else {}
     for_spark = dict(pair.partition("=")[::2] for pair in chosen["spark_set"])
+    config = config_of(make_config, settings)
+    kafka_options = {**config.kafka_options, **for_clients}
     try:
-        config = make_config(settings)
-        kafka_options = {**config.kafka_options, **for_clients}
         auth = config.http.authenticator(config.bootstrap_servers, kafka_options)
     except ConfigProblem as wrong:
         raise click.ClickException(str(wrong)) from None

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from pessoa.cli.examples import for_click
+from pessoa.cli.service_settings import OVERRIDE, PROPERTIES, config_of, settings_of
 
 
 @click.command(
@@ -18,12 +19,12 @@ from pessoa.cli.examples import for_click
     help="Run the REST proxy (port 8082) in the foreground.",
     epilog=for_click("pessoa rest-proxy"),
 )
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@PROPERTIES
 @click.option("--bootstrap-server", metavar="HOST:PORT,…", help="Brokers to begin with; default localhost:9092.")
 @click.option("--schema-registry", metavar="URL", help="The schema registry; default http://localhost:8081.")
 @click.option("--host", help="The address to listen on; default 127.0.0.1.")
 @click.option("--port", type=int, help="The port to listen on; default 8082, and 0 for any that is free.")
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@OVERRIDE
 @click.pass_context
 def rest_proxy(
     ctx: click.Context,
@@ -36,19 +37,10 @@ def rest_proxy(
 ) -> None:
     from dataclasses import replace
 
-    from pessoa.base.config_values import ConfigProblem
-    from pessoa.cli.service_settings import settings_of
     from pessoa.rest_proxy.proxy_config import from_properties
 
-    settings = settings_of(properties, overrides)
-    if bootstrap_server is not None:
-        settings["bootstrap.servers"] = bootstrap_server
-    if schema_registry is not None:
-        settings["schema.registry.url"] = schema_registry
-    try:
-        config = from_properties(settings)
-    except ConfigProblem as wrong:
-        raise click.ClickException(str(wrong)) from None
+    chosen = {"bootstrap.servers": bootstrap_server, "schema.registry.url": schema_registry}
+    config = config_of(from_properties, settings_of(properties, overrides, chosen))
 
     from pessoa.rest_proxy.proxy_app import rest_proxy_app
     from pessoa.web.asgi_app import App

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from pessoa.cli.examples import for_click
+from pessoa.cli.service_settings import OVERRIDE, PROPERTIES, config_of, listen_at, log_service, settings_of
 
 
 @click.command(
@@ -20,11 +21,11 @@ from pessoa.cli.examples import for_click
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=for_click("pessoa schema-registry"),
 )
-@click.argument("properties", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@PROPERTIES
 @click.option("--bootstrap-server", help="Where Kafka is: host:port,…")
 @click.option("--port", type=click.IntRange(0, 65535), help="Where to listen; 0 lets the system choose.")
 @click.option("--host", help="The address to listen on, and by which other instances reach this one.")
-@click.option("--override", "overrides", multiple=True, metavar="KEY=VALUE", help="Set one key; may be repeated.")
+@OVERRIDE
 @click.pass_context
 def schema_registry(
     ctx: click.Context,
@@ -34,24 +35,14 @@ def schema_registry(
     host: str | None,
     overrides: tuple[str, ...],
 ) -> None:
-    import logging
-
-    from pessoa.base.config_values import ConfigProblem
-    from pessoa.cli.service_settings import listen_at, settings_of
     from pessoa.schema_registry.registry_config import make_config
 
-    settings = settings_of(properties, overrides)
-    if bootstrap_server is not None:
-        settings["kafkastore.bootstrap.servers"] = bootstrap_server
+    settings = settings_of(properties, overrides, {"kafkastore.bootstrap.servers": bootstrap_server})
     listen_at(settings, host, port, 8081)
     if host is not None:
         settings.setdefault("host.name", host)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)
-    try:
-        config = make_config(settings)
-    except ConfigProblem as wrong:
-        raise click.ClickException(str(wrong)) from None
+    log_service()
+    config = config_of(make_config, settings)
     from pessoa.schema_registry.registry_service import run
 
     ctx.exit(run(config, tell=click.echo))
