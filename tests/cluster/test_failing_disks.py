@@ -41,11 +41,13 @@ def test_the_controller_learns_of_a_failed_log_directory_and_elects_other_leader
             replicas = broker.services.replicas
 
             def are_there() -> bool:
-                return all(replicas.get("t", index) for index in range(4))
+                return all(replicas.ensure("t", index) for index in range(4))
 
             assert await broker.services.progress.wait_until(are_there, PATIENCE_MS)
             bad = next(one for one in replicas.directories if one.path == "/bad")
-            on_bad = sorted(index for index in range(4) if (one := replicas.get("t", index)) and one.directory is bad)
+            on_bad = sorted(
+                index for index in range(4) if (one := replicas.ensure("t", index)) and one.directory is bad
+            )
             assert on_bad
             bad_id = bad.meta.directory_id if bad.meta is not None else None
 

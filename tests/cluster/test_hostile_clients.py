@@ -286,7 +286,7 @@ def test_a_fetch_with_an_invented_broker_epoch_does_not_shut_out_the_follower(cl
 
     def known_epoch() -> int:
         def of(inside: Any) -> int:
-            in_sync = inside.services.replicas.get("canary", 0).in_sync
+            in_sync = inside.services.replicas.ensure("canary", 0).in_sync
             return -1 if in_sync is None else int(in_sync.followers[follower].broker_epoch)
 
         return cluster[leader].inspect(of)

@@ -262,7 +262,7 @@ def test_records_that_the_share_coordinator_does_not_need_any_more_are_deleted()
     }
 
     def start_offset(node: Node) -> int:
-        partition = node.services.replicas.get("__share_group_state", 0)
+        partition = node.services.replicas.ensure("__share_group_state", 0)
         assert partition is not None
         return partition.log.log_start_offset
 

@@ -391,7 +391,7 @@ class Cluster:
                     if wanted.leader < 0 or sorted(wanted.isr) != sorted(wanted.replicas):
                         return False
                     if node.id in wanted.replicas:
-                        replica = services.replicas.get_by_id(topic.id, index)
+                        replica = services.replicas.ensure_by_id(topic.id, index)
                         if replica is None or replica.is_leader != (wanted.leader == node.id):
                             return False
             if len([one for one in image.cluster.brokers.values() if not one.fenced]) != len(self.brokers):

@@ -116,7 +116,7 @@ class Node:
 
     @property
     def partition(self) -> Partition | None:
-        return self.services.replicas.get(TOPIC, 0) if self.is_running else None
+        return self.services.replicas.ensure(TOPIC, 0) if self.is_running else None
 
     def start(self) -> None:
         stage, config = self.stage, self.stage.config

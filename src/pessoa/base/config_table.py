@@ -161,5 +161,12 @@ class Defaults:
         return self._table[name].default
 
 
+def int_value(settings: Settings, name: str) -> int:
+    """Return the value of a key of whole numbers."""
+    value = settings.value(name)
+    assert isinstance(value, int), f"{name} is {value!r}, and no whole number"
+    return value
+
+
 def no_value(name: str) -> ConfigProblem:
     return ConfigProblem(name, None, "a value is missing", is_invalid_request=True)

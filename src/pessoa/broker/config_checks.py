@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.base.config_table import int_value
 from pessoa.base.config_values import ConfigProblem, render
 from pessoa.broker.protection import check_protection
 from pessoa.broker.sasl_settings import check_sasl
@@ -61,10 +62,8 @@ def check(config: BrokerConfig) -> None:
     check_sasl(config)
     _check_quorum(config)
     for lower, upper in _ORDERED:
-        least, most = config.value(lower), config.value(upper)
-        assert isinstance(least, int)
-        assert isinstance(most, int)
-        if least > most:
+        most = int_value(config, upper)
+        if int_value(config, lower) > most:
             raise _problem(config, lower, f"it must not be more than {upper}, which is {most}")
     if config.broker_heartbeat_interval_ms * _HEARTBEATS_PER_SESSION > config.broker_session_timeout_ms:
         allowed = f"half of broker.session.timeout.ms, which is {config.broker_session_timeout_ms}"
@@ -82,9 +81,8 @@ def check(config: BrokerConfig) -> None:
 def check_at_run_time(config: BrokerConfig) -> None:
     """Check, as `check` does, what Kafka checks only when a setting changes while a broker runs."""
     for unit in ("ms", "bytes"):
-        everything, local = default_value(f"retention.{unit}", config), config.value(f"log.local.retention.{unit}")
+        everything, local = default_value(f"retention.{unit}", config), int_value(config, f"log.local.retention.{unit}")
         assert isinstance(everything, int)
-        assert isinstance(local, int)
         if local == _AS_FOR_EVERYTHING or everything == _WITHOUT_END:
             continue
         if local == _WITHOUT_END or local > everything:

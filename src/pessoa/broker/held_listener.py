@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, cast
 
+from pessoa.base.config_table import int_value
 from pessoa.net.connection_quota import UNLIMITED, ConnectionLimits, ConnectionQuota
 from pessoa.net.listener import Listener, ListenerLimits
 from pessoa.net.network import SocketSettings
@@ -61,10 +62,10 @@ def is_counted(config: BrokerConfig, endpoint: ListenerEndpoint) -> bool:
 def limits_of_clients(config: BrokerConfig) -> ConnectionLimits:
     """Return the connection limits that hold for all client listeners together."""
     return ConnectionLimits(
-        max_connections=_number(config, "max.connections"),
-        max_connections_per_ip=_number(config, "max.connections.per.ip"),
+        max_connections=int_value(config, "max.connections"),
+        max_connections_per_ip=int_value(config, "max.connections.per.ip"),
         overrides=_overrides(config),
-        max_creation_rate=_number(config, "max.connection.creation.rate"),
+        max_creation_rate=int_value(config, "max.connection.creation.rate"),
         window_s=_window_s(config),
     )
 
@@ -79,10 +80,6 @@ def limits_of_listener(config: BrokerConfig, endpoint: ListenerEndpoint) -> Conn
     )
 
 
-def _number(config: BrokerConfig, key: str) -> int:
-    return cast("int", config.value(key))
-
-
 def _number_of_listener(config: BrokerConfig, endpoint: ListenerEndpoint, key: str) -> int:
     name = f"listener.name.{endpoint.name.lower()}.{key}"
     for settings in (config.broker_overrides, config.cluster_defaults, config.static):
@@ -93,7 +90,7 @@ def _number_of_listener(config: BrokerConfig, endpoint: ListenerEndpoint, key: s
 
 def _window_s(config: BrokerConfig) -> float:
     # The window that is being filled does not count, unless there is no other.
-    return max(1, _number(config, "quota.window.num") - 1) * _number(config, "quota.window.size.seconds")
+    return max(1, int_value(config, "quota.window.num") - 1) * int_value(config, "quota.window.size.seconds")
 
 
 def _overrides(config: BrokerConfig) -> dict[str, int]:

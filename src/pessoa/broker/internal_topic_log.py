@@ -82,7 +82,7 @@ class InternalTopicLog:
                 return
 
     def _led_partition(self, partition: int) -> Partition:
-        found = self._broker.replicas.get(self._topic, partition)
+        found = self._broker.replicas.ensure(self._topic, partition)
         if found is None or not found.is_leader:
             raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return found

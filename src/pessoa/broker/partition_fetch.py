@@ -238,14 +238,14 @@ def _preferred_replica(
 def _find(broker: BrokerServices, version: int, wanted: Wanted) -> tuple[Partition | None, ErrorCode]:
     index = wanted.request.partition
     if version >= FIRST_FETCH_WITH_TOPIC_IDS:
-        partition = broker.replicas.get_by_id(wanted.topic_id, index)
+        partition = broker.replicas.ensure_by_id(wanted.topic_id, index)
         if partition is not None:
             return partition, ErrorCode.NONE
         topic = broker.image.topics.by_id.get(wanted.topic_id)
         if topic is None:
             return None, ErrorCode.UNKNOWN_TOPIC_ID
         return None, broker.replicas.why_missing(broker.image, topic.name, index)
-    partition = broker.replicas.get(wanted.topic, index)
+    partition = broker.replicas.ensure(wanted.topic, index)
     if partition is not None:
         return partition, ErrorCode.NONE
     return None, broker.replicas.why_missing(broker.image, wanted.topic, index)

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, cast
 
+from pessoa.base.config_table import int_value
 from pessoa.broker.api_table import broker_rows
 from pessoa.broker.oauth_verifier import make_verifier
 from pessoa.broker.sasl_settings import (
@@ -126,7 +127,7 @@ class SaslListener:
 
     @property
     def failure_delay_ms(self) -> int:
-        return cast("int", self._config().value("connection.failed.authentication.delay.ms"))
+        return int_value(self._config(), "connection.failed.authentication.delay.ms")
 
     def mechanisms(self) -> list[Mechanism]:
         config = self._config()

@@ -26,6 +26,7 @@ import time
 from copy import copy
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from pessoa.base.config_table import int_value
 from pessoa.broker.api_row import Quota
 from pessoa.quota.address_rates import AddressRates
 from pessoa.quota.client_quotas import ClientMeters, ClientQuotas, Reading
@@ -114,9 +115,7 @@ class ControllerThrottling(Throttling):
 
 
 def quota_windows(config: BrokerConfig) -> Windows:
-    return Windows(
-        cast("int", config.value("quota.window.num")), cast("int", config.value("quota.window.size.seconds")) * 1000
-    )
+    return Windows(int_value(config, "quota.window.num"), int_value(config, "quota.window.size.seconds") * 1000)
 
 
 class RequestCharge:

@@ -214,7 +214,7 @@ class LocalMarkers:
         return errors if not waiting else _all_of(errors, waiting)
 
     def _append(self, marker: Marker, topic: str, index: int) -> ErrorCode | Awaitable[ErrorCode]:
-        partition = self._broker.replicas.get(topic, index)
+        partition = self._broker.replicas.ensure(topic, index)
         if partition is None:
             return self._broker.replicas.why_missing(self._broker.image, topic, index)
         if not partition.is_leader:

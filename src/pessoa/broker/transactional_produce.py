@@ -73,7 +73,7 @@ def _begin(
         if name in denied or is_internal(name):
             continue
         for data in topic.partition_data:
-            partition = (partitions or {}).get(data.index) or broker.replicas.ensure(name, data.index)
+            partition = (partitions or {}).get(data.index) or broker.replicas.create_pending(name, data.index)
             if partition is None or not partition.is_leader or data.records is None:
                 continue
             try:

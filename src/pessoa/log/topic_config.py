@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import cast
 
 from pessoa.base.config_keys.broker_keys import BROKER_DEFAULTS
 from pessoa.base.config_table import (
@@ -26,6 +25,7 @@ from pessoa.base.config_table import (
     ConfigKey,
     ConfigTable,
     Settings,
+    int_value,
     key,
 )
 from pessoa.base.config_values import GZIP_LEVEL, ConfigProblem, Rule, Value, any_of, at_least, between, one_of
@@ -220,7 +220,7 @@ def log_config(overrides: Mapping[str, str], broker: Settings = BROKER_DEFAULTS)
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         compression_type=compression,
         compression_level=level,
-        producer_id_expiration_ms=cast("int", broker.value("producer.id.expiration.ms")),
+        producer_id_expiration_ms=int_value(broker, "producer.id.expiration.ms"),
         transaction_partition_verification_enable=bool(broker.value("transaction.partition.verification.enable")),
     )
 

@@ -123,18 +123,18 @@ class LocalReplicas:
         """The largest lag of the followers on this broker: how many committed offsets one lacks."""
         return 0 if self._fetchers is None else self._fetchers.max_lag()
 
-    def get(self, topic: str, index: int) -> Partition | None:
+    def ensure(self, topic: str, index: int) -> Partition | None:
         """Return this broker's replica of a partition, or None. One that is pending is created now."""
         found = self.by_name.get(topic, _NO_PARTITIONS).get(index)
-        return self.ensure(topic, index) if found is None else found
+        return self.create_pending(topic, index) if found is None else found
 
-    def get_by_id(self, topic_id: Uuid, index: int) -> Partition | None:
+    def ensure_by_id(self, topic_id: Uuid, index: int) -> Partition | None:
         """Return this broker's replica of a partition by the id of its topic, or None. One that is pending is created
         now."""
         found = self.by_id.get(topic_id, _NO_PARTITIONS).get(index)
         return self._creation.ensure(topic_id, index) if found is None else found
 
-    def ensure(self, topic: str, index: int) -> Partition | None:
+    def create_pending(self, topic: str, index: int) -> Partition | None:
         """Create a partition that the metadata gives to this broker and that is pending; None if it is not pending."""
         known = self._broker.image.topics.by_name.get(topic)
         return None if known is None else self._creation.ensure(known.id, index)

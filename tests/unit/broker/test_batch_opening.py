@@ -88,7 +88,7 @@ async def asked(stage: Stage, *batches: memoryview, acks: int = -1) -> Any:
     leader, controller = stage.nodes[1], stage.controller
     controller.others = dict.fromkeys(range(1, len(batches)), controller.partition)
     controller.publish()
-    await stage.until(lambda: leader.services.replicas.get(TOPIC, len(batches) - 1) is not None)
+    await stage.until(lambda: leader.services.replicas.ensure(TOPIC, len(batches) - 1) is not None)
     data = [PartitionProduceData(index=index, records=batch) for index, batch in enumerate(batches)]
     request = ProduceRequest(
         acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
@@ -118,7 +118,7 @@ def test_a_produce_whose_batch_is_validated_in_a_thread_is_answered_completely_a
             (ErrorCode.INVALID_RECORD, -1),
             (ErrorCode.NONE, 0),
         ]
-        ends = [stage.nodes[1].services.replicas.get(TOPIC, index).log.log_end_offset for index in range(4)]
+        ends = [stage.nodes[1].services.replicas.ensure(TOPIC, index).log.log_end_offset for index in range(4)]
         assert ends == [MANY, 3, 0, MANY]
 
     play(scene)

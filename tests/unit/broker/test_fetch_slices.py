@@ -66,7 +66,7 @@ def request(max_bytes: int = 1 << 20, offsets: Sequence[int] = (0,) * PARTITIONS
 
 def at_the_end(broker: Broker) -> FetchRequest:
     def ends(inside: Any) -> list[int]:
-        return [inside.services.replicas.get(TOPIC, number).log.log_end_offset for number in range(PARTITIONS)]
+        return [inside.services.replicas.ensure(TOPIC, number).log.log_end_offset for number in range(PARTITIONS)]
 
     return request(offsets=broker.inspect(ends), wait_ms=TIMEOUT_S * 1000)
 

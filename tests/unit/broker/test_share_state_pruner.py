@@ -34,7 +34,7 @@ class Leader:
         self.log = FakeLog()
         self._led = SimpleNamespace(partition=0, state=LoadState.ACTIVE, shard=self.driver.shard, log_end_offset=0)
         partition = SimpleNamespace(log=self.log, is_leader=True, is_offline=False)
-        broker = SimpleNamespace(replicas=SimpleNamespace(get=lambda *_: partition))
+        broker = SimpleNamespace(replicas=SimpleNamespace(ensure=lambda *_: partition))
         coordinator = SimpleNamespace(runtime=SimpleNamespace(led_partitions=lambda: [self._led]))
         self._pruner = ShareStatePruner(cast("Any", broker), cast("Any", coordinator))
         self._pruner.close()

@@ -86,7 +86,7 @@ def test_a_topic_that_appears_during_verification_needs_the_right_to_write_to_it
             )
             response = run(produce.handle(services, context, request))
             codes = [ErrorCode.of(one.partition_responses[0].error_code) for one in response.responses]
-            return codes, services.replicas.get("hidden", 0).log.log_end_offset
+            return codes, services.replicas.ensure("hidden", 0).log.log_end_offset
 
         codes, log_end_offset = broker.inspect(produce_to_both)
     assert codes == [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -108,7 +108,7 @@ def test_a_transactional_batch_without_a_transactional_id_is_refused_without_an_
             context = RequestContext(ApiKey.PRODUCE, version, 1, None, "127.0.0.1", 1)
             response: Any = produce.handle(inside.services, context, request)
             codes = [one.partition_responses[0].error_code for one in response.responses]
-            return codes, inside.services.replicas.get("mine", 0).log.log_end_offset
+            return codes, inside.services.replicas.ensure("mine", 0).log.log_end_offset
 
         codes, log_end_offset = broker.inspect(produce_both)
     assert codes == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2

@@ -78,7 +78,7 @@ class Rig:
 
     @property
     def partition(self) -> Partition:
-        found = self.replicas.get(self.topic, 0)
+        found = self.replicas.ensure(self.topic, 0)
         assert found is not None
         return found
 
@@ -401,7 +401,7 @@ def test_no_empty_replica_is_created_while_a_disk_error_prevents_the_end_of_an_i
         rig.start_anew()
         assert rig.directory("/b").offline is not None
         rig.replicas.apply(rig.image, [TOPIC_ID], ())
-        assert rig.replicas.get(TOPIC, 0) is None
+        assert rig.replicas.ensure(TOPIC, 0) is None
         await rig.upkeep.remove_dropped()
         rig.start_anew()
         assert (rig.partition.directory.path, rig.partition.log.log_end_offset) == ("/b", 40)

@@ -71,7 +71,7 @@ class Rig:
             await asyncio.sleep(0)
 
     def produce(self, index: int) -> None:
-        partition = self.replicas.get(TOPIC, index)
+        partition = self.replicas.ensure(TOPIC, index)
         assert partition is not None
         partition.append(plain(), NOW_MS, PRODUCE_VERSION)
 
@@ -96,9 +96,9 @@ def test_every_partition_can_be_written_to_as_soon_as_the_metadata_names_it() ->
         rig.replicas.apply(image_of(1, topic_of()), [TOPIC_ID], ())
         assert len(rig.directory.partitions) < MANY
         rig.produce(MANY - 1)
-        assert (asked := rig.replicas.get_by_id(TOPIC_ID, MANY - 2)) is not None
+        assert (asked := rig.replicas.ensure_by_id(TOPIC_ID, MANY - 2)) is not None
         assert asked.is_leader
-        assert rig.replicas.get(TOPIC, MANY) is None
+        assert rig.replicas.ensure(TOPIC, MANY) is None
         await rig.until_created()
         table = rig.replicas.by_name[TOPIC]
         assert (type(table), sorted(table)) == (dict, list(range(MANY)))

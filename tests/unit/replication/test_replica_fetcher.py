@@ -149,13 +149,13 @@ def test_a_follower_ignores_a_fetch_response_for_an_earlier_replica_of_the_parti
             settings=ReplicationSettings(), channel_to=lambda _: leader,  # type: ignore[arg-type,return-value]
         )  # fmt: skip
         replicas.apply(image_of((2, 1), 1), [TOPIC_ID], ())
-        before = replicas.get("orders", 0)
+        before = replicas.ensure("orders", 0)
         await leader.is_asked.wait()
         replicas.apply(image_of((2,), 2), [TOPIC_ID], ())
         replicas.apply(image_of((2, 1), 3), [TOPIC_ID], ())
         leader.may_answer.set()
         await asyncio.sleep(1)
-        now = replicas.get("orders", 0)
+        now = replicas.ensure("orders", 0)
         assert now is not None
         assert now is not before
         assert now.log.log_end_offset == 0

@@ -59,8 +59,8 @@ async def waiting_produce_of_two(stage: Stage) -> tuple[Partition, Partition, Wa
     leader, controller = stage.nodes[1], stage.controller
     controller.others[1] = controller.partition
     controller.publish()
-    await stage.until(lambda: leader.services.replicas.get(TOPIC, 1) is not None)
-    first, second = leader.partition, leader.services.replicas.get(TOPIC, 1)
+    await stage.until(lambda: leader.services.replicas.ensure(TOPIC, 1) is not None)
+    first, second = leader.partition, leader.services.replicas.ensure(TOPIC, 1)
     assert first is not None
     assert second is not None
     stage.isolate(2)

@@ -55,7 +55,7 @@ def _move(broker: BrokerServices, topic: str, index: int, path: str) -> ErrorCod
         return ErrorCode.LOG_DIR_NOT_FOUND
     if destination.offline is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
-    partition = replicas.get(topic, index)
+    partition = replicas.ensure(topic, index)
     if partition is None:
         replicas.moves.request_directory(topic, index, destination)
         missing = replicas.why_missing(broker.image, topic, index)

@@ -83,7 +83,7 @@ def _delete(
     result = DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=_NONE_LEFT, error_code=ErrorCode.NONE
     )
-    partition = broker.replicas.get(topic, wanted.partition_index)
+    partition = broker.replicas.ensure(topic, wanted.partition_index)
     if partition is None:
         result.error_code = broker.replicas.why_missing(broker.image, topic, wanted.partition_index)
     elif partition.is_offline:

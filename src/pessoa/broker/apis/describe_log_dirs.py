@@ -59,7 +59,7 @@ def _result(
                 )
             )
     for future in directory.futures:
-        original = broker.replicas.get(*future.key)
+        original = broker.replicas.ensure(*future.key)
         if original is not None and (wanted is None or future.key in wanted):
             topics.setdefault(future.topic, []).append(
                 DescribeLogDirsPartition(

@@ -62,7 +62,7 @@ def _authorization_error(index: int) -> PartitionResponse:
 def _answer(broker: BrokerServices, topic: str, index: int) -> PartitionResponse:
     from pessoa.wire.api.describe_producers import PartitionResponse, ProducerState
 
-    partition = broker.replicas.get(topic, index)
+    partition = broker.replicas.ensure(topic, index)
     if partition is None:
         error = broker.replicas.why_missing(broker.image, topic, index)
         return PartitionResponse(partition_index=index, error_code=error, active_producers=[])

@@ -136,7 +136,7 @@ def _is_share_key(key: str, version: int) -> bool:
 
 
 def _is_stuck(broker: BrokerServices, topic: str, index: int) -> bool:
-    partition = broker.replicas.get(topic, index)
+    partition = broker.replicas.ensure(topic, index)
     return partition is not None and partition.log.high_watermark < partition.log.log_end_offset
 
 

@@ -128,7 +128,7 @@ def _fill_in_offsets(
 def _answer(broker: BrokerServices, topic: str, wanted: ListOffsetsPartition, version: int, up_to: ReadUpTo) -> _Answer:
     if version < _SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING_UPLOAD:
         return _Answer(error=ErrorCode.UNSUPPORTED_VERSION)
-    partition = broker.replicas.get(topic, wanted.partition_index)
+    partition = broker.replicas.ensure(topic, wanted.partition_index)
     if partition is None:
         return _Answer(error=broker.replicas.why_missing(broker.image, topic, wanted.partition_index))
     if partition.is_offline:

@@ -58,7 +58,7 @@ def _authorization_error(wanted: OffsetForLeaderPartition) -> EpochEndOffset:
 def _answer(broker: BrokerServices, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     from pessoa.wire.api.offset_for_leader_epoch import EpochEndOffset
 
-    partition = broker.replicas.get(topic, wanted.partition)
+    partition = broker.replicas.ensure(topic, wanted.partition)
     if partition is None:
         error = broker.replicas.why_missing(broker.image, topic, wanted.partition)
     elif partition.is_offline:

@@ -179,7 +179,7 @@ def respond(
                 continue
             partition = None if partitions is None else partitions.get(data.index)
             if partition is None:
-                partition = broker.replicas.ensure(name, data.index)
+                partition = broker.replicas.create_pending(name, data.index)
                 if partition is None:
                     answers.append(_missing_partition_error(broker, name, data.index, missing, version, leaders))
                     continue

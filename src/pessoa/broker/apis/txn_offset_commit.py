@@ -71,7 +71,7 @@ async def _verify_transaction(
     )
 
     index = broker.groups.partition_for(request.group_id)
-    partition = broker.replicas.get(GROUP_TOPIC, index)
+    partition = broker.replicas.ensure(GROUP_TOPIC, index)
     if partition is None or not partition.is_leader:
         raise Refusal(ErrorCode.NOT_COORDINATOR)
     adds = context.version >= FIRST_TXN_OFFSET_COMMIT_THAT_ADDS

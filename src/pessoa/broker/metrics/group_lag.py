@@ -96,13 +96,14 @@ async def _end_offsets(broker: BrokerServices, wanted: Iterable[TopicPartition])
     found: dict[TopicPartition, int] = {}
     elsewhere: defaultdict[int, list[TopicPartition]] = defaultdict(list)
     for topic, index in sorted(wanted):
-        replica = broker.replicas.get(topic, index)
+        # Reading metrics creates no log: a partition that is pending here is left out until its turn has come.
+        replica = broker.replicas.by_name.get(topic, {}).get(index)
         if replica is not None and not replica.is_offline:
             found[topic, index] = replica.log.high_watermark
             continue
         image = broker.image.topics.by_name.get(topic)
         partition = None if image is None else image.partitions.get(index)
-        if partition is not None and partition.leader >= 0:
+        if partition is not None and partition.leader not in (-1, broker.node_id):
             elsewhere[partition.leader].append((topic, index))
     for answers in await asyncio.gather(
         *(_fetch_high_watermarks(broker, leader, some) for leader, some in elsewhere.items())

@@ -49,7 +49,7 @@ def _own(broker: BrokerServices, wanted: Mapping[str, Sequence[int]]) -> dict[tu
     found = {}
     for name, indexes in wanted.items():
         for index in indexes:
-            partition = broker.replicas.get(name, index)
+            partition = broker.replicas.ensure(name, index)
             if partition is not None and partition.is_leader and not partition.is_high_watermark_behind_epoch:
                 found[name, index] = partition.log.high_watermark
     return found

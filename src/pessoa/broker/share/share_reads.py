@@ -74,7 +74,7 @@ def target_of(broker: BrokerServices, group_id: str, denied: frozenset[Uuid], sh
     topic = broker.image.topics.by_id.get(topic_id)
     if topic is None:
         return Target(shared, None, ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = broker.replicas.get_by_id(topic_id, index)
+    partition = broker.replicas.ensure_by_id(topic_id, index)
     if partition is None:
         return Target(shared, None, broker.replicas.why_missing(broker.image, topic.name, index))
     if partition.is_offline:

@@ -49,7 +49,7 @@ def current_leader(broker: BrokerServices, shared: SharedPartition) -> tuple[int
     """Return the leader of a partition and its epoch, by the replica here, or without one by the metadata. Both are -1
     if the partition does not exist."""
     topic_id, index = shared
-    replica = broker.replicas.get_by_id(topic_id, index)
+    replica = broker.replicas.ensure_by_id(topic_id, index)
     if replica is not None:
         return replica.leader_id, replica.leader_epoch
     topic = broker.image.topics.by_id.get(topic_id)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.base.config_keys.group_keys import group_value
+from pessoa.base.config_table import int_value
 from pessoa.log.partition_log import ReadUpTo
 from pessoa.metadata.image import ConfigResource
 from pessoa.share.acknowledgement import Limits
@@ -114,6 +115,6 @@ def _value_within_bounds(key: _Bounded, configs: Mapping[str, str], config: Sett
     """Return the group's own value, or the broker's. A stored value outside of bounds that were narrowed later counts
     as the bound."""
     if key.name not in configs:
-        return cast("int", config.value(key.default))
-    least, most = cast("int", config.value(key.least)), cast("int", config.value(key.most))
+        return int_value(config, key.default)
+    least, most = int_value(config, key.least), int_value(config, key.most)
     return min(max(int(configs[key.name]), least), most)

@@ -54,7 +54,7 @@ class ShareStatePruner:
     def prune(self) -> None:
         waiting, self._waiting_for_commit = self._waiting_for_commit, {}
         for led in self._coordinator.runtime.led_partitions():
-            partition = self._broker.replicas.get(SHARE_TOPIC, led.partition)
+            partition = self._broker.replicas.ensure(SHARE_TOPIC, led.partition)
             if (
                 led.state is not LoadState.ACTIVE
                 or partition is None
