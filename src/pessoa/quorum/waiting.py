@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pessoa.base.clock import wait_at_most
-
 if TYPE_CHECKING:
     from pessoa.base.clock import Clock
 
@@ -27,13 +25,18 @@ class Waiters:
         remaining_ms = deadline_ms - self._clock.monotonic_ms()
         if remaining_ms <= 0:
             return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
         self._waiters.append(waiter)
+        timer = loop.create_task(self._clock.wait_ms(remaining_ms))
         try:
-            return await wait_at_most(self._clock, waiter, remaining_ms)
+            await asyncio.wait((waiter, timer), return_when=asyncio.FIRST_COMPLETED)
+            return waiter.done()
         finally:
-            if waiter in self._waiters:
+            timer.cancel()
+            if not waiter.done():
                 self._waiters.remove(waiter)
+                waiter.cancel()
 
     def wake(self) -> None:
         waiters, self._waiters = self._waiters, []
