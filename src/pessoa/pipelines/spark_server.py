@@ -261,7 +261,7 @@ def forget(session: Any) -> None:
 
 @contextmanager
 def in_use(session: SparkSession) -> Iterator[None]:
-    """Make this session the one that PySpark's functions use in this thread, within the block."""
+    """Make a session the one that PySpark's functions use in this thread, within the block."""
     from pyspark.sql.connect.session import SparkSession
 
     place: Any = SparkSession._active_session
