@@ -24,7 +24,6 @@ from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.schema import Message, Struct
 
 if TYPE_CHECKING:
-    from pessoa.coordinator.share.share_coordinator import ShareCoordinator
     from pessoa.wire.request_context import Answer, Caller
 
 R = TypeVar(
@@ -56,13 +55,25 @@ class StateRequest(Protocol):
     def topics(self) -> Sequence[TopicOfRequest]: ...
 
 
+class StateService(Protocol):
+    """The share coordinator, as far as `StateApi.serve` calls it."""
+
+    def initialize(
+        self, request: initialize.InitializeShareGroupStateRequest, caller: Caller, /
+    ) -> Answer[Message]: ...
+    def read(self, request: read.ReadShareGroupStateRequest, caller: Caller, /) -> Answer[Message]: ...
+    def write(self, request: write.WriteShareGroupStateRequest, caller: Caller, /) -> Answer[Message]: ...
+    def delete(self, request: delete.DeleteShareGroupStateRequest, caller: Caller, /) -> Answer[Message]: ...
+    def summarize(self, request: summary.ReadShareGroupStateSummaryRequest, caller: Caller, /) -> Answer[Message]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class StateApi(Generic[R]):
     response_type: type[Message]
     topic_result: type[Struct]
     partition_result: type[Struct]
     # Serves a request on the broker that leads its share partitions.
-    serve: Callable[[ShareCoordinator, R, Caller], Answer[Message]]
+    serve: Callable[[StateService, R, Caller], Answer[Message]]
     # What the result of a partition has beside the error, where there is an error.
     empty: Mapping[str, Any] = field(default_factory=dict)
 
@@ -117,32 +128,32 @@ INITIALIZE: StateApi[initialize.InitializeShareGroupStateRequest] = StateApi(
     initialize.InitializeShareGroupStateResponse,
     initialize.InitializeStateResult,
     initialize.PartitionResult,
-    lambda coordinator, request, caller: coordinator.initialize(request, caller),
+    lambda service, request, caller: service.initialize(request, caller),
 )
 READ: StateApi[read.ReadShareGroupStateRequest] = StateApi(
     read.ReadShareGroupStateResponse,
     read.ReadStateResult,
     read.PartitionResult,
-    lambda coordinator, request, caller: coordinator.read(request, caller),
+    lambda service, request, caller: service.read(request, caller),
     {"state_epoch": 0, "start_offset": 0, "state_batches": []},
 )
 WRITE: StateApi[write.WriteShareGroupStateRequest] = StateApi(
     write.WriteShareGroupStateResponse,
     write.WriteStateResult,
     write.PartitionResult,
-    lambda coordinator, request, caller: coordinator.write(request, caller),
+    lambda service, request, caller: service.write(request, caller),
 )
 DELETE: StateApi[delete.DeleteShareGroupStateRequest] = StateApi(
     delete.DeleteShareGroupStateResponse,
     delete.DeleteStateResult,
     delete.PartitionResult,
-    lambda coordinator, request, caller: coordinator.delete(request, caller),
+    lambda service, request, caller: service.delete(request, caller),
 )
 SUMMARY: StateApi[summary.ReadShareGroupStateSummaryRequest] = StateApi(
     summary.ReadShareGroupStateSummaryResponse,
     summary.ReadStateSummaryResult,
     summary.PartitionResult,
-    lambda coordinator, request, caller: coordinator.summarize(request, caller),
+    lambda service, request, caller: service.summarize(request, caller),
     {"state_epoch": 0, "leader_epoch": 0, "start_offset": 0},
 )
 
