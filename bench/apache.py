@@ -11,12 +11,14 @@ of the `server.properties` that Apache ships, in which the first member of a gro
 
     PESSOA_BENCH_SCALE    how much load: 1 is the full measurement, 0.2 a look (default 1)
     PESSOA_BENCH_ROUNDS   how often each side is started (default 3)
+    PESSOA_BENCH_BEFORE   another checkout of this repository: its broker is the other side, in place of Apache Kafka's
 
 `verdicts` holds the figures against what was promised: "ours, at least".
 """
 
 from __future__ import annotations
 
+import compileall
 import os
 import socket
 import statistics
@@ -26,16 +28,18 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+import pessoa
 from bench.report import MORE_IS_BETTER, OURS
 from tests.apache.broker import ApacheKafka, reserve_port
 from tests.apache.jars import java, why_no_java
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from bench.report import Report
@@ -48,6 +52,9 @@ POLL_INTERVAL_S = 0.005
 
 SCALE = float(os.environ.get("PESSOA_BENCH_SCALE", "1"))
 ROUNDS = int(os.environ.get("PESSOA_BENCH_ROUNDS", "3"))
+# The name of the other side, and where its checkout is.
+BEFORE = "before"
+CHECKOUT_BEFORE = os.environ.get("PESSOA_BENCH_BEFORE", "")
 
 # kafka-run-class gives these to every program, and kafka-server-start adds the heap.
 JVM = (
@@ -104,12 +111,14 @@ class Side(NamedTuple):
 
 
 @contextmanager
-def running_pessoa(data: Path, more: Mapping[str, str] = NO_SETTINGS) -> Iterator[Side]:
+def running_pessoa(
+    data: Path, more: Mapping[str, str] = NO_SETTINGS, *, name: str = OURS, wrapper: Sequence[str] = ()
+) -> Iterator[Side]:
     """`more` are settings of the broker. Where they name listeners, one is PLAINTEXT."""
     listeners = more.get("listeners") or f"PLAINTEXT://{HOST}:{reserve_port()}"
     port = port_of("PLAINTEXT", listeners)
     settings = {"log.dirs": str(data), "group.initial.rebalance.delay.ms": "0", **more, "listeners": listeners}
-    command = [sys.executable, "-m", "pessoa", "broker"]
+    command = [*wrapper, sys.executable, "-m", "pessoa", "broker"]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
     output = data.with_suffix(".output")
@@ -117,7 +126,7 @@ def running_pessoa(data: Path, more: Mapping[str, str] = NO_SETTINGS) -> Iterato
         process = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     try:
         wait_for_metadata(port, process, output)
-        yield Side(OURS, port, Process(process.pid))
+        yield Side(name, port, Process(process.pid))
     finally:
         process.terminate()
         try:
@@ -146,8 +155,21 @@ def port_of(listener: str, listeners: str) -> int:
     return next(int(one.rpartition(":")[2]) for one in listeners.split(",") if one.startswith(f"{listener}:"))
 
 
+def wrapper_before() -> tuple[str, ...]:
+    """Return the command that makes Python import the package of PESSOA_BENCH_BEFORE; its modules are compiled first,
+    as those of this checkout are, so that no start compiles them."""
+    source = Path(CHECKOUT_BEFORE).resolve() / "src"
+    if not (source / "pessoa").is_dir():
+        raise SystemExit(f"PESSOA_BENCH_BEFORE names no checkout of this repository: {source}/pessoa is missing")
+    for tree in (source, Path(pessoa.__file__).parent):
+        compileall.compile_dir(tree, quiet=2)
+    return ("/usr/bin/env", f"PYTHONPATH={source}")
+
+
 def sides() -> dict[str, Callable[[Path], AbstractContextManager[Side]]]:
     """Whom there is to compare; ours alone where there is no Java."""
+    if CHECKOUT_BEFORE:
+        return {OURS: running_pessoa, BEFORE: partial(running_pessoa, name=BEFORE, wrapper=wrapper_before())}
     if java() is None:
         print(f"  without Apache Kafka: {why_no_java()}")
         return {OURS: running_pessoa}

@@ -42,7 +42,8 @@ def run(report: Report) -> None:
                         found.setdefault((case, "s"), []).append(time.perf_counter() - started)
                         memory_mb = side.process.memory_mb()
                 found.setdefault((MEMORY, "MB"), []).append(memory_mb)
-                found.setdefault((TOOL, "s"), []).append(seconds_of_tool(name, data / METADATA_LOG))
+                if name in (OURS, APACHE):
+                    found.setdefault((TOOL, "s"), []).append(seconds_of_tool(name, data / METADATA_LOG))
         for (case, unit), values in found.items():
             report.add(case, name, statistics.median(values), unit)
     print_verdicts(report, AT_LEAST)

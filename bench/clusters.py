@@ -11,11 +11,14 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.apache import (
     APACHE,
+    BEFORE,
+    CHECKOUT_BEFORE,
     HOST,
     QUIET,
     ROUNDS,
@@ -25,11 +28,12 @@ from bench.apache import (
     Process,
     Side,
     compare_sides,
+    wrapper_before,
 )
 from bench.report import OURS
 from tests.apache.broker import ApacheKafka
 from tests.apache.jars import java, why_no_java
-from tests.chaos.processes import BrokerProcesses
+from tests.chaos.processes import BROKERS, BrokerProcesses, Home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,8 +90,9 @@ class Cluster:
 
 
 @contextmanager
-def running_pessoa(folder: Path) -> Iterator[Cluster]:
-    brokers = BrokerProcesses(folder, _DEFAULTS)
+def running_pessoa(folder: Path, *, name: str = OURS, wrapper: tuple[str, ...] = ()) -> Iterator[Cluster]:
+    homes = {number: Home(folder / f"data-{number}", command=wrapper) for number in BROKERS}
+    brokers = BrokerProcesses(folder, _DEFAULTS, homes)
     began = time.perf_counter()
     try:
         for number in brokers:
@@ -95,7 +100,7 @@ def running_pessoa(folder: Path) -> Iterator[Cluster]:
         for number in brokers:
             _wait_until_it_sees_all_nodes(brokers.address(number))
         took_s = time.perf_counter() - began
-        yield Cluster(OURS, brokers.bootstrap_servers, brokers.pid, brokers.kill, brokers.stop, brokers.start, took_s)
+        yield Cluster(name, brokers.bootstrap_servers, brokers.pid, brokers.kill, brokers.stop, brokers.start, took_s)
     finally:
         brokers.close()
 
@@ -137,6 +142,8 @@ def running_apache(folder: Path) -> Iterator[Cluster]:
 
 
 def sides() -> dict[str, Callable[[Path], AbstractContextManager[Cluster]]]:
+    if CHECKOUT_BEFORE:
+        return {OURS: running_pessoa, BEFORE: partial(running_pessoa, name=BEFORE, wrapper=wrapper_before())}
     if java() is None:
         print(f"  without Apache Kafka: {why_no_java()}")
         return {OURS: running_pessoa}

@@ -45,7 +45,7 @@ def cell(subjects: dict[str, float], name: str, unit: str) -> str:
     if name == OURS or not ours or not value:
         return rounded(value)
     times = ours / value if unit in MORE_IS_BETTER else value / ours
-    return f"{rounded(value)} (ours {times:.1f}×)"
+    return f"{rounded(value)} (ours {times:.{2 if times < 2 else 1}f}×)"
 
 
 def rounded(value: float) -> str:
