@@ -20,14 +20,14 @@ from __future__ import annotations
 
 import compileall
 import os
+import signal
 import socket
 import statistics
 import struct
 import subprocess
-import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +37,8 @@ import pessoa
 from bench.report import MORE_IS_BETTER, OURS
 from tests.apache.broker import ApacheKafka, reserve_port
 from tests.apache.jars import java, why_no_java
+from tests.support.logged_process import LoggedProcess
+from tests.support.logged_process import pessoa as pessoa_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -118,22 +120,24 @@ def running_pessoa(
     listeners = more.get("listeners") or f"PLAINTEXT://{HOST}:{reserve_port()}"
     port = port_of("PLAINTEXT", listeners)
     settings = {"log.dirs": str(data), "group.initial.rebalance.delay.ms": "0", **more, "listeners": listeners}
-    command = [*wrapper, sys.executable, "-m", "pessoa", "broker"]
-    for key, value in settings.items():
-        command += ["--set", f"{key}={value}"]
-    output = data.with_suffix(".output")
-    with output.open("ab") as sink:
-        process = subprocess.Popen(command, stdout=sink, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
-    try:
-        wait_for_metadata(port, process, output)
-        yield Side(name, port, Process(process.pid))
-    finally:
-        process.terminate()
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    command = [*wrapper, *pessoa_command("broker", *words)]
+    broker = LoggedProcess(command, data.with_suffix(".output"), name="the broker")
+    with stopped_at_the_end(broker):
+        wait_for_metadata(port, broker)
+        yield Side(name, port, Process(broker.pid))
+
+
+@contextmanager
+def stopped_at_the_end(process: LoggedProcess) -> Iterator[None]:
+    """Start the process; at the end ask it to stop, and kill it if it does not."""
+    with process:
         try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait_for_end(STOP_TIMEOUT_S)
 
 
 @contextmanager
@@ -176,11 +180,11 @@ def sides() -> dict[str, Callable[[Path], AbstractContextManager[Side]]]:
     return {OURS: running_pessoa, APACHE: running_apache}
 
 
-def wait_for_metadata(port: int, process: subprocess.Popen[bytes], output: Path) -> None:
+def wait_for_metadata(port: int, broker: LoggedProcess) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not knows_itself(port):
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the broker did not start:\n{output.read_text(encoding='utf-8')}")
+        if not broker.is_running or time.monotonic() > deadline:
+            raise SystemExit(f"the broker did not start:\n{broker.said}")
         time.sleep(POLL_INTERVAL_S)
 
 

@@ -16,7 +16,7 @@ pause        the longest time in which one partition had nothing acknowledged, o
 from __future__ import annotations
 
 import json
-import subprocess
+import signal
 import tempfile
 import time
 from abc import ABC, abstractmethod
@@ -30,6 +30,7 @@ from bench.apache import QUIET
 from bench.clusters import compare, create_topic, is_whole, wait_until
 from tests.apache.broker import java_command
 from tests.chaos.counting_clients import CUT, ERROR, REFUSED, CountingClients
+from tests.support.logged_process import LoggedProcess
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -243,10 +244,11 @@ class JavaLoad(Load):
             ),
         ]  # fmt: skip
 
-    def _start(self, what: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, what: str, program: str, *arguments: str) -> LoggedProcess:
         command = java_command(f"org.apache.kafka.tools.{program}", *arguments, log_level="INFO")
-        with self._output(what).open("wb") as sink:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT)
+        process = LoggedProcess(command, self._output(what), name=program)
+        process.start()
+        return process
 
     def _output(self, what: str) -> Path:
         return Path(self._folder.name) / f"{what}.txt"
@@ -256,9 +258,9 @@ class JavaLoad(Load):
 
     def finish(self) -> None:
         for process in self._processes:
-            process.terminate()
+            process.send_signal(signal.SIGTERM)
         for process in self._processes:
-            process.wait(60)
+            process.wait_for_end(60)
         self._found = self._look()
         self._folder.cleanup()
 

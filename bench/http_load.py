@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from bench.apache import HOST, Process
+from bench.apache import HOST, Process, stopped_at_the_end
+from tests.support.logged_process import LoggedProcess, pessoa
 
 START_TIMEOUT_S = 30.0
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
@@ -79,17 +80,15 @@ async def _client(
 @contextmanager
 def running_service(*arguments: str, port: int) -> Iterator[Process]:
     """`pessoa …` in a process of its own, from when it accepts connections."""
-    command = [sys.executable, "-m", "pessoa", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
-        try:
+    with tempfile.TemporaryDirectory(prefix="pessoa-bench-service-") as folder:
+        service = LoggedProcess(pessoa(*arguments), Path(folder) / "output", name=arguments[0])
+        with stopped_at_the_end(service):
             deadline = time.monotonic() + START_TIMEOUT_S
             while not _accepts(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise SystemExit(f"{' '.join(command)} did not start")
+                if not service.is_running or time.monotonic() > deadline:
+                    raise SystemExit(f"{' '.join(service.command)} did not start:\n{service.said}")
                 time.sleep(0.02)
-            yield Process(process.pid)
-        finally:
-            process.terminate()
+            yield Process(service.pid)
 
 
 def _accepts(port: int) -> bool:

@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from bench.apache import Process, Side
+from bench.apache import Process, Side, stopped_at_the_end
 from pessoa.pipelines.jars import fetch
 from pessoa.pipelines.spark_versions import Jar
 from tests.apache.jars import classpath, java
+from tests.support.logged_process import LoggedProcess
 
 SOURCE_FILE = Path(__file__).with_name("KafkaStreamsApp.java")
 START_TIMEOUT_S = 60.0
@@ -56,24 +57,10 @@ def running(
         state = folder or Path(own)
         arguments = [kind, source, target, str(state), LINGER_MS[hand], name or f"bench-{kind}-{time.time_ns()}"]
         command = [str(java()), "-Xmx512m", "-cp", f"{compiled()}{os.pathsep}{class_path()}", "KafkaStreamsApp"]
-        output = Path(own) / "output"
-        with output.open("wb") as sink:
-            process = subprocess.Popen(
-                [*command, side.bootstrap, *arguments],
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                stdin=subprocess.DEVNULL,
-            )
-        try:
-            wait_until_running(process, output)
-            yield Process(process.pid)
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        program = LoggedProcess([*command, side.bootstrap, *arguments], Path(own) / "output", name="Kafka Streams")
+        with stopped_at_the_end(program):
+            program.wait_for(r"(?<!\S)RUNNING(?!\S)", START_TIMEOUT_S)
+            yield Process(program.pid)
 
 
 def class_path() -> str:
@@ -90,11 +77,3 @@ def compiled() -> str:
     compiler = found.resolve().with_name("javac")
     subprocess.run([str(compiler), "-cp", class_path(), "-d", folder, str(SOURCE_FILE)], check=True)
     return folder
-
-
-def wait_until_running(process: subprocess.Popen[bytes], output: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while "RUNNING" not in (said := output.read_text(errors="replace")).split():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"Kafka Streams did not start:\n{said[-2000:]}")
-        time.sleep(0.05)

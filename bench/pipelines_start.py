@@ -8,7 +8,6 @@ Spark that is up already, which is what a warm one under `pessoa up` would save 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from bench.apache import QUIET, Figures, Side
 from bench.pipelines_copy import remake
 from bench.spark import SOURCE, TARGET, TIMEOUT_S, compare, java_of, running_spark
 from pessoa.pipelines.jars import fetch
+from tests.support.typed_process import TypedProcess
 
 if TYPE_CHECKING:
     from bench.report import Report
@@ -105,20 +105,17 @@ def spark_before(hand: str) -> Iterator[None]:
 def script(side: Side, text: str) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-", ignore_cleanup_errors=True) as folder:
         jars = ",".join(map(str, fetch()))
-        with (Path(folder) / "output").open("wb") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-c", text, side.bootstrap, SOURCE, TARGET, folder, jars],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            )
+        program = TypedProcess(
+            [sys.executable, "-c", text, side.bootstrap, SOURCE, TARGET, folder, jars],
+            Path(folder) / "output",
+            environment={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )
+        program.start()
         try:
             yield
         finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(60)
+            program.end_input()
+            program.wait_for_end(60)
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +32,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.apache.broker import reserve_port
+from tests.support.logged_process import LoggedProcess
 
 if TYPE_CHECKING:
     from tests.chaos.guard import Guard
@@ -104,10 +104,9 @@ class BrokerProcesses:
         self._settings = {**SETTINGS, **(settings or {})}
         self._homes = dict(homes or {number: Home(directory / f"data-{number}") for number in BROKERS})
         self._ports = {number: (reserve_port(), reserve_port()) for number in self._homes}
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        # Those that were started and not yet stopped, killed or waited for.
+        self._processes: dict[int, LoggedProcess] = {}
         self._paused: set[int] = set()
-        # How much each had written into its log before its present life.
-        self._told_before: dict[int, int] = {}
         self._admin: AdminClient | None = None
 
     def __repr__(self) -> str:
@@ -199,9 +198,9 @@ class BrokerProcesses:
         config.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
         users = guard.arguments if guard is not None else []
         command = [*home.command, sys.executable, *home.program, "broker", "--config", str(config), *users]
-        self._told_before[number] = len(self.log_text(number))
-        with self._log(number).open("ab") as log:
-            self._processes[number] = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL)
+        process = LoggedProcess(command, self._log(number), name=f"node {number}")
+        process.start()
+        self._processes[number] = process
 
     def start_all(self) -> None:
         for number in self.nodes:
@@ -214,22 +213,20 @@ class BrokerProcesses:
         dying = [self._processes.pop(number) for number in numbers]
         self._paused -= set(numbers)
         for process in dying:
-            process.kill()
+            process.send_signal(signal.SIGKILL)
         for process in dying:
-            process.wait(TIMEOUT_S)
+            process.wait_for_end()
 
     def stop(self, number: int) -> int:
         """SIGTERM, and the exit code."""
-        process = self._processes.pop(number)
-        process.terminate()
-        return process.wait(TIMEOUT_S)
+        return self._processes.pop(number).stop()
 
     def signal(self, number: int, what: signal.Signals) -> None:
         self._processes[number].send_signal(what)
 
     def wait_for_end(self, number: int) -> int:
         """The exit code of a broker that ends by itself."""
-        return self._processes.pop(number).wait(TIMEOUT_S)
+        return self._processes.pop(number).wait_for_end()
 
     def pause(self, number: int) -> None:
         self._processes[number].send_signal(signal.SIGSTOP)
@@ -299,9 +296,9 @@ class BrokerProcesses:
 
         def is_so() -> bool:
             nonlocal wrong
-            for number in self._processes:
-                assert self._processes[number].poll() is None, f"node {number} ended:\n{self.log_tail(number)}"
-            if not all(map(self._is_ready, self._processes)):
+            for number, process in self._processes.items():
+                assert process.is_running, f"node {number} ended:\n{self.log_tail(number)}"
+            if not all(" is ready" in process.said for process in self._processes.values()):
                 # The others may not have noticed that it was away.
                 wrong = "a node is not ready"
                 return False
@@ -320,9 +317,6 @@ class BrokerProcesses:
         except AssertionError as problem:
             tails = "\n".join(f"--- node {one}\n{self.log_tail(one)}" for one in self.nodes)
             raise AssertionError(f"{problem}: {wrong}\n{tails}") from None
-
-    def _is_ready(self, number: int) -> bool:
-        return " is ready" in self.log_text(number)[self._told_before[number] :]
 
     # What they wrote.
 

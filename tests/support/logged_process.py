@@ -42,12 +42,17 @@ class LoggedProcess:
         errors: Path | None = None,
         name: str = "the process",
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        own_session: bool = False,
     ) -> None:
+        """With `own_session` neither Ctrl-C in the terminal nor a signal to the tests' process group reaches it."""
         self.command = list(command)
         self.log = log
         self.errors = errors or log
         self._name = name
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        self._directory = cwd
+        self._own_session = own_session
         self._process: subprocess.Popen[bytes] | None = None
         # How much of the file was there before the last start.
         self._position = 0
@@ -74,6 +79,8 @@ class LoggedProcess:
                 stdout=output,
                 stderr=errors,
                 env=self._environment,
+                cwd=self._directory,
+                start_new_session=self._own_session,
             )
 
     @property

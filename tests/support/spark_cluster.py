@@ -10,10 +10,7 @@ PySpark's wheel. Everything stands behind guardians, so nothing outlives the tes
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Self
 
@@ -22,11 +19,10 @@ from pessoa.pipelines.jars import spark_jars
 from pessoa.pipelines.java import find_java, options
 from tests.support.service_process import children
 from tests.support.spark import SMALL_JVM
+from tests.support.typed_process import TypedProcess
 
 HOST = "127.0.0.1"
 DEADLINE_S = 240.0
-_MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
-_REGISTERED = re.compile(r"Successfully registered with master")
 
 
 class StandaloneCluster:
@@ -34,16 +30,15 @@ class StandaloneCluster:
         self.master = ""
         self._folder = folder
         self._worker_count = workers
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[TypedProcess] = []
 
     def __enter__(self) -> Self:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            log = self._run("master", "org.apache.spark.deploy.master.Master", "--port", "0")
-            self.master = self._said(log, _MASTER)[1]
-            logs = [self._run_worker(number) for number in range(self._worker_count)]
-            for log in logs:
-                self._said(log, _REGISTERED)
+            master = self._run("master", "org.apache.spark.deploy.master.Master", "--port", "0")
+            self.master = master.wait_for(r"Starting Spark master at (spark://\S+)", DEADLINE_S)[1]
+            for worker in [self._run_worker(number) for number in range(self._worker_count)]:
+                worker.wait_for("Successfully registered with master", DEADLINE_S)
         except BaseException:
             self._end()
             raise
@@ -61,7 +56,7 @@ class StandaloneCluster:
         workers = [java for guardian in self._processes[1:] for java in children(guardian.pid)]
         return [executor for worker in workers for executor in children(worker)]
 
-    def _run_worker(self, number: int) -> Path:
+    def _run_worker(self, number: int) -> TypedProcess:
         name = f"worker-{number}"
         where = ("-d", str(self._folder / name))
         return self._run(
@@ -69,45 +64,26 @@ class StandaloneCluster:
             *where, self.master,
         )  # fmt: skip
 
-    def _run(self, name: str, main_class: str, *arguments: str) -> Path:
-        log = self._folder / f"{name}.log"
+    def _run(self, name: str, main_class: str, *arguments: str) -> TypedProcess:
         guardian = [sys.executable, "-S", "-E", str(Path(spark_server.__file__).with_name("guardian.py"))]
         java = [str(find_java().executable), "-Xmx256m", *SMALL_JVM, *options(), "-cp", str(spark_jars() / "*")]
-        with log.open("wb") as sink:
-            self._processes.append(
-                subprocess.Popen(
-                    [*guardian, *java, main_class, "--host", HOST, "--webui-port", "0", *arguments],
-                    stdin=subprocess.PIPE,
-                    stdout=sink,
-                    stderr=subprocess.STDOUT,
-                    cwd=self._folder,
-                    # A worker looks for a distribution, and PySpark's wheel does not say which Scala it is of.
-                    env={
-                        **os.environ,
-                        "SPARK_HOME": str(spark_jars().parent),
-                        "SPARK_SCALA_VERSION": "2.13",
-                        "SPARK_LOCAL_IP": HOST,
-                    },
-                    start_new_session=True,
-                )
-            )
-        return log
-
-    def _said(self, log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
-        deadline = time.monotonic() + DEADLINE_S
-        while True:
-            said = log.read_text(errors="replace")
-            if match := pattern.search(said):
-                return match
-            ended = any(process.poll() is not None for process in self._processes)
-            if ended or time.monotonic() > deadline:
-                raise AssertionError(f"{log.name} never said {pattern.pattern!r}:\n{said[-3000:]}")
-            time.sleep(0.1)
+        # A worker looks for a distribution, and PySpark's wheel does not say which Scala it is of.
+        spark = {"SPARK_HOME": str(spark_jars().parent), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": HOST}
+        process = TypedProcess(
+            [*guardian, *java, main_class, "--host", HOST, "--webui-port", "0", *arguments],
+            self._folder / f"{name}.log",
+            name=name,
+            environment={**os.environ, **spark},
+            cwd=self._folder,
+            own_session=True,
+        )
+        process.start()
+        self._processes.append(process)
+        return process
 
     def _end(self) -> None:
         for process in reversed(self._processes):
             # The guardian kills the whole group when its input ends.
-            assert process.stdin is not None
-            process.stdin.close()
-            process.wait(DEADLINE_S)
+            process.end_input()
+            process.wait_for_end(DEADLINE_S)
         self._processes.clear()

@@ -25,8 +25,10 @@ class TypedProcess(LoggedProcess):
         errors: Path | None = None,
         name: str = "the process",
         environment: Mapping[str, str] = os.environ,
+        cwd: Path | None = None,
+        own_session: bool = False,
     ) -> None:
-        super().__init__(command, log, errors=errors, name=name)
+        super().__init__(command, log, errors=errors, name=name, cwd=cwd, own_session=own_session)
         self._environment = dict(environment)
 
     def type(self, line: str) -> None:
