@@ -108,7 +108,7 @@ SPARK_TESTS := tests/streams \
 spark: system setup  ## the tests of pipelines, Streams and Connect with a real Spark
 	@$(BIN)/python -m pytest $(SPARK_TESTS) $(ARGS)
 
-check: lint unit  ## lint, types, import direction and unit tests; under a minute
+check: lint unit  ## lint, types, import direction and unit tests
 
 lint: setup  ## ruff, mypy --strict and the import contracts
 	@$(BIN)/ruff check --quiet .

@@ -208,10 +208,11 @@ def create_topic(cluster: Cluster, calls: Calls) -> None:
 
 def register_schema(cluster: Cluster, calls: Calls) -> None:
     with profiled_threads(calls), SchemaRegistry(cluster.bootstrap_servers) as registry:
-        for subject in ("before", "recorded"):
-            calls.is_recording = subject == "recorded"
-            schema = {"schema": f'{{"type": "record", "name": "{subject}", "fields": []}}'}
-            answer = httpx.post(f"{registry.url}/subjects/{subject}/versions", json=schema, timeout=TIMEOUT_S)
+        # The second version is recorded, which has to be compatible with the first.
+        for fields in ("", '{"name": "a", "type": "int", "default": 0}'):
+            calls.is_recording = bool(fields)
+            schema = {"schema": f'{{"type": "record", "name": "Row", "fields": [{fields}]}}'}
+            answer = httpx.post(f"{registry.url}/subjects/rows/versions", json=schema, timeout=TIMEOUT_S)
             assert answer.status_code == HTTPStatus.OK, answer.text
         calls.is_recording = False
 
