@@ -27,7 +27,7 @@ def test_where_more_is_better_the_larger_number_wins() -> None:
     report = Report()
     report.add("produce", "apache", 1000, "rec/s")
     report.add("produce", "pessoa", 1500, "rec/s")
-    assert report.lines()[1].split() == ["produce", "rec/s", "1,500", "1,000", "(ours", "1.5×)"]
+    assert report.lines()[1].split() == ["produce", "rec/s", "1,500", "1,000", "(ours", "1.50×)"]
 
 
 def test_measuring_a_subject_twice_is_a_mistake() -> None:
