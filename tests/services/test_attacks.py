@@ -62,16 +62,16 @@ def avro_defaults(depth: int) -> dict[str, Any]:
     return {"type": "record", "name": "Top", "fields": fields}
 
 
-def test_defaults_that_double_with_every_record_take_no_longer_than_the_records(http: httpx.Client) -> None:
+def test_an_avro_schema_whose_defaults_double_at_each_level_is_registered_in_bounded_time(http: httpx.Client) -> None:
     assert register(http, "AVRO", avro_defaults(40)).status_code == 200
 
 
-def test_a_record_that_is_its_own_default_is_refused(http: httpx.Client) -> None:
+def test_an_avro_record_type_that_is_its_own_default_is_refused(http: httpx.Client) -> None:
     itself = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "R", "default": {}}]}
     assert register(http, "AVRO", itself).status_code == 422
 
 
-def test_a_pattern_that_matches_in_exponential_time_is_not_matched(http: httpx.Client) -> None:
+def test_a_json_schema_pattern_that_matches_in_exponential_time_is_reported_as_incompatible(http: httpx.Client) -> None:
     subject = uuid4().hex
     old = {"type": "object", "properties": {"a" * 40 + "!": {}}, "additionalProperties": False}
     new = {"type": "object", "patternProperties": {"(a+)+$": {}}, "additionalProperties": False}
@@ -80,7 +80,7 @@ def test_a_pattern_that_matches_in_exponential_time_is_not_matched(http: httpx.C
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$schema"])
-def test_an_address_in_a_schema_is_never_asked(http: httpx.Client, keyword: str) -> None:
+def test_registry_never_connects_to_a_url_in_a_json_schema(http: httpx.Client, keyword: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         register(http, "JSON", {keyword: f"http://127.0.0.1:{listening.getsockname()[1]}/draft-07"})
@@ -88,7 +88,7 @@ def test_an_address_in_a_schema_is_never_asked(http: httpx.Client, keyword: str)
             listening.accept()
 
 
-def test_choices_within_choices_are_given_up_in_time(http: httpx.Client) -> None:
+def test_comparing_deeply_nested_anyof_schemas_ends_in_bounded_time_as_incompatible(http: httpx.Client) -> None:
     def schema(leaf: str) -> dict[str, Any]:
         known: dict[str, Any] = {"d0": {"type": leaf}}
         for level in range(1, 30):
@@ -101,19 +101,21 @@ def test_choices_within_choices_are_given_up_in_time(http: httpx.Client) -> None
     assert register(http, "JSON", schema("integer"), subject).status_code == 409
 
 
-def test_thousands_of_fields_and_of_reserved_numbers_do_not_meet_each_with_each(http: httpx.Client) -> None:
+def test_a_protobuf_schema_with_thousands_of_fields_and_reserved_numbers_is_registered_in_bounded_time(
+    http: httpx.Client,
+) -> None:
     fields = "".join(f"int32 f{number} = {number};" for number in range(1, 2001))
     reserved = ",".join(str(number) for number in range(20_000, 24_000))
     text = f'syntax = "proto3"; message M {{ {fields} reserved {reserved}; }}'
     assert register(http, "PROTOBUF", text).status_code == 200
 
 
-def test_thousands_of_optional_fields_get_their_oneofs_in_one_pass(http: httpx.Client) -> None:
+def test_a_protobuf_schema_with_thousands_of_optional_fields_is_registered_in_bounded_time(http: httpx.Client) -> None:
     fields = "".join(f"optional int32 f{number} = {number};" for number in range(1, 4001))
     assert register(http, "PROTOBUF", f'syntax = "proto3"; message M {{ {fields} }}').status_code == 200
 
 
-def test_thousands_of_imports_are_not_looked_for_among_each_other(http: httpx.Client) -> None:
+def test_a_protobuf_schema_with_thousands_of_unknown_imports_is_refused_in_bounded_time(http: httpx.Client) -> None:
     imports = "".join(f'import "f{number}.proto";' for number in range(20_000))
     answer = register(http, "PROTOBUF", f'syntax = "proto3"; {imports} message M {{ }}')
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42201)
@@ -131,26 +133,26 @@ def test_thousands_of_imports_are_not_looked_for_among_each_other(http: httpx.Cl
     ],
     ids=["half a character", "half a character in Avro", "not a number", "long number", "deep", "imports itself"],
 )
-def test_a_text_that_cannot_be_stored_is_refused(http: httpx.Client, kind: str, text: str) -> None:
+def test_a_schema_text_that_cannot_be_stored_is_refused(http: httpx.Client, kind: str, text: str) -> None:
     assert register(http, kind, text).status_code == 422
 
 
-def test_a_body_beyond_the_limit_is_refused_by_its_declared_size(server: ThreadedServer, http: httpx.Client) -> None:
+def test_a_body_above_the_size_limit_is_refused_by_its_content_length(
+    server: ThreadedServer, http: httpx.Client
+) -> None:
     head = "POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=BOUNDED_S) as connection:
         connection.sendall(f"{head}Content-Length: 99999999999\r\n\r\n".encode())
         assert b" 413 " in connection.recv(100)
 
 
-def test_half_a_request_keeps_no_other_client_waiting(server: ThreadedServer, http: httpx.Client) -> None:
+def test_an_incomplete_request_does_not_delay_other_clients(server: ThreadedServer, http: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(b"POST /subjects/s/versions HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
         assert http.get("/subjects").status_code == 200
 
 
-def test_requests_in_a_row_on_one_connection_are_answered_in_their_order(
-    server: ThreadedServer, http: httpx.Client
-) -> None:
+def test_pipelined_requests_on_one_connection_are_answered_in_order(server: ThreadedServer, http: httpx.Client) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=BOUNDED_S) as connection:
         paths = ("/schemas/types", "/nowhere", "/schemas/types")
         last = len(paths) - 1
@@ -163,18 +165,18 @@ def test_requests_in_a_row_on_one_connection_are_answered_in_their_order(
 
 
 @pytest.mark.parametrize("name", ["..%2f..%2fetc%2fpasswd", "a%0d%0aX-Evil:%201", "%00", "%ff%fe"])
-def test_a_strange_name_is_a_name_or_a_problem_and_never_a_header(http: httpx.Client, name: str) -> None:
+def test_a_subject_name_with_special_characters_never_becomes_a_response_header(http: httpx.Client, name: str) -> None:
     answer = http.post(f"/subjects/{name}/versions", json={"schema": '"string"'}, headers=JSON)
     assert answer.status_code in (200, 422)
     assert "x-evil" not in answer.headers
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"[" * 100_000, b'{"schema": 1e999}', b"nul"])
-def test_a_body_that_is_no_request_is_refused(http: httpx.Client, body: bytes) -> None:
+def test_a_malformed_registration_body_is_refused(http: httpx.Client, body: bytes) -> None:
     assert http.post("/subjects/s/versions", content=body, headers=JSON).status_code in (400, 422)
 
 
-def test_a_long_schema_is_parsed_while_others_are_served(server: ThreadedServer, http: httpx.Client) -> None:
+def test_other_clients_are_served_while_a_long_schema_is_parsed(server: ThreadedServer, http: httpx.Client) -> None:
     long = {"properties": {f"p{number}": {"type": "string"} for number in range(6000)}}
     answered = 0
     sending = threading.Thread(target=register, args=(http, "JSON", long))
@@ -187,7 +189,7 @@ def test_a_long_schema_is_parsed_while_others_are_served(server: ThreadedServer,
     assert answered > 2
 
 
-def test_long_schemas_are_compared_while_others_are_served(server: ThreadedServer, http: httpx.Client) -> None:
+def test_other_clients_are_served_while_long_schemas_are_compared(server: ThreadedServer, http: httpx.Client) -> None:
     def long(kind: str) -> dict[str, Any]:
         return {"properties": {f"p{number}": {"type": kind} for number in range(1500)}}
 
@@ -203,7 +205,9 @@ def test_long_schemas_are_compared_while_others_are_served(server: ThreadedServe
     assert answered > 2
 
 
-def test_consumer_instances_have_an_end(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rest_proxy_refuses_consumer_instances_above_the_maximum(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(consumer_instances, "MAX_INSTANCES", 2)
     with proxy_in_front_of(broker.bootstrap_servers) as rest:
         statuses = [rest.send("POST", f"/consumers/{uuid4().hex}", {"format": "json"}).status_code for _ in range(3)]

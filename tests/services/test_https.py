@@ -92,7 +92,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(registries, proxy.url, authority)
 
 
-def test_the_leading_and_the_following_registry_both_register(stage: Stage) -> None:
+def test_registry_leader_and_follower_both_register_schemas_over_https(stage: Stage) -> None:
     with stage.client("caller") as client:
         for number, url in enumerate(stage.registries):
             schema = {"schema": f'{{"type":"fixed","name":"F","size":{number + 1}}}'}
@@ -100,7 +100,7 @@ def test_the_leading_and_the_following_registry_both_register(stage: Stage) -> N
             assert answer.status_code == 200, answer.text
 
 
-def test_the_proxy_finds_schemas_and_writes(stage: Stage) -> None:
+def test_rest_proxy_creates_a_topic_and_produces_with_a_schema_over_https(stage: Stage) -> None:
     with stage.client("caller") as client:
         [cluster] = client.get(f"{stage.proxy}/v3/clusters").json()["data"]
         assert cluster["metadata"]["self"].startswith("https://")
@@ -121,7 +121,7 @@ def test_a_client_without_a_certificate_cannot_connect(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("auth", "status"), [(None, 401), (("alice", "wrong"), 401), (("mallory", "x"), 401), (("bob", "builder"), 403)]
 )
-def test_a_client_without_a_password_or_a_role_is_told_so(
+def test_a_client_without_a_valid_password_gets_401_and_one_without_the_role_403(
     stage: Stage, auth: tuple[str, str] | None, status: int
 ) -> None:
     with stage.client("caller", auth) as client:
@@ -131,6 +131,6 @@ def test_a_client_without_a_password_or_a_role_is_told_so(
             assert ("www-authenticate" in answer.headers) == (status == 401)
 
 
-def test_a_caller_without_tls_gets_no_answer(stage: Stage) -> None:
+def test_a_plain_http_request_to_the_https_listener_fails(stage: Stage) -> None:
     with pytest.raises(httpx.TransportError):
         httpx.get(stage.proxy.replace("https", "http"), timeout=60, trust_env=False)

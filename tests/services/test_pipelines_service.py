@@ -54,7 +54,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             yield Stage(process.wait_for(r"is listening on (\S+)\n", START_S)[1], authority.path)
 
 
-def test_engine_serves_https_to_users_of_its_file_who_have_a_role(stage: Stage) -> None:
+def test_engine_serves_a_user_with_the_role_over_https_and_refuses_one_without_it(stage: Stage) -> None:
     assert stage.url.startswith("https://")
     answer = stage.get("/queries", ("ada", "secret"))
     assert (answer.status_code, answer.json()) == (200, [])
@@ -70,7 +70,7 @@ def test_engine_refuses_a_caller_without_a_login(stage: Stage, path: str) -> Non
     assert stage.get("/health", None).status_code == 200
 
 
-def test_commands_log_in_with_the_login_of_the_url_and_never_show_it(stage: Stage) -> None:
+def test_pipelines_commands_use_the_credentials_of_the_url_and_never_print_them(stage: Stage) -> None:
     assert stage.list_queries("ada:secret@").exit_code == 0
     refused = stage.list_queries("ada:wrong@")
     assert (refused.exit_code, refused.output) == (1, "Error: Unauthorized\n")
@@ -89,7 +89,7 @@ def test_commands_log_in_with_the_login_of_the_url_and_never_show_it(stage: Stag
         ("nothing", "write KEY=VALUE"),
     ],
 )
-def test_engine_says_which_setting_is_wrong(override: str, told: str, tmp_path: Path) -> None:
+def test_engine_refuses_to_start_and_names_the_wrong_setting(override: str, told: str, tmp_path: Path) -> None:
     words = ["serve", "--home", str(tmp_path), "--override", override]
     refused = CliRunner().invoke(pipelines, words)
     assert refused.exit_code in (1, 2)

@@ -58,16 +58,16 @@ def refused(rest: Rest, topic: str, body: Any, content_type: str = V2_JSON, **he
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
-def test_deep_json_is_refused(rest: Rest, topic: str, opening: bytes) -> None:
+def test_deeply_nested_json_is_refused(rest: Rest, topic: str, opening: bytes) -> None:
     assert refused(rest, topic, b'{"records":[{"value":' + opening * 100_000)[0] == 400
 
 
-def test_a_body_that_would_grow_when_it_is_opened_is_not_opened(rest: Rest, topic: str) -> None:
+def test_a_gzip_bomb_as_request_body_is_refused(rest: Rest, topic: str) -> None:
     bomb = gzip.compress(b'{"records":[{"value":"' + b"x" * 50_000_000)
     assert refused(rest, topic, bomb, content_encoding="gzip")[0] in (400, 415)
 
 
-def test_a_body_beyond_the_limit_is_refused_wherever_it_is_noticed(rest: Rest, topic: str) -> None:
+def test_a_body_above_the_size_limit_is_refused_with_a_content_length_and_in_chunks(rest: Rest, topic: str) -> None:
     assert refused(rest, topic, b" " * (LIMIT + 1))[0] == 413
     address = ("127.0.0.1", int(rest.url.rpartition(":")[2]))
     with socket.create_connection(address, timeout=PATIENCE_S) as connection:
@@ -82,7 +82,7 @@ def test_a_body_beyond_the_limit_is_refused_wherever_it_is_noticed(rest: Rest, t
         assert b" 413 " in connection.recv(1000)
 
 
-def test_a_body_that_stops_half_way_writes_nothing(rest: Rest, topic: str) -> None:
+def test_an_incomplete_produce_request_writes_nothing(rest: Rest, topic: str) -> None:
     address = ("127.0.0.1", int(rest.url.rpartition(":")[2]))
     body = b'{"records":[{"value":1},{"value":2}'
     with socket.create_connection(address, timeout=PATIENCE_S) as connection:
@@ -91,7 +91,9 @@ def test_a_body_that_stops_half_way_writes_nothing(rest: Rest, topic: str) -> No
 
 
 @pytest.mark.parametrize("value", ["a", "ab", "a===", "ab\n==", "é", "****", "=" * 1000, 5, {"a": 1}])
-def test_what_is_not_base64_is_refused_and_nothing_is_written(rest: Rest, topic: str, value: Any) -> None:
+def test_a_produce_request_with_an_invalid_base64_value_is_refused_and_writes_nothing(
+    rest: Rest, topic: str, value: Any
+) -> None:
     good = {"value": "aGVsbG8="}
     assert refused(rest, topic, {"records": [good, {"value": value}]}, V2_BINARY)[0] == 400
 
@@ -113,7 +115,7 @@ def test_what_is_not_base64_is_refused_and_nothing_is_written(rest: Rest, topic:
         b'{"records":[{"value":1}],"records":3}',
     ],
 )
-def test_a_body_that_is_no_produce_is_refused(rest: Rest, topic: str, body: bytes) -> None:
+def test_an_invalid_produce_body_is_refused(rest: Rest, topic: str, body: bytes) -> None:
     assert refused(rest, topic, body)[0] in (400, 422)
 
 
@@ -140,19 +142,21 @@ def choices(depth: int) -> dict[str, Any]:
     ],
     ids=["pattern", "names", "looking ahead", "choices", "circle", "items"],
 )
-def test_a_schema_that_makes_work_is_no_way_to_stop_the_proxy(rest: Rest, topic: str, schema: Any, value: Any) -> None:
+def test_a_record_that_is_expensive_to_validate_against_its_schema_is_refused_in_bounded_time(
+    rest: Rest, topic: str, schema: Any, value: Any
+) -> None:
     status, _ = refused(rest, f"{topic}", against(schema, value), JSON_SCHEMA)
     assert status == 422
 
 
 @pytest.mark.parametrize("pattern", ["(", "(" * 5000, "(?=(a+)+$)b", r"(a|b)*\1", "\x00(", "\\p{L}{1000}" * 300])
-def test_an_expression_that_cannot_be_matched_in_time_is_no_subscription(rest: Rest, pattern: str) -> None:
+def test_an_invalid_or_expensive_topic_pattern_is_refused(rest: Rest, pattern: str) -> None:
     consumer = rest.consumer()
     assert consumer.post("/subscription", {"topic_pattern": pattern}).status_code == 422
     consumer.delete()
 
 
-def test_an_expression_that_takes_others_for_ever_is_a_subscription(rest: Rest, topic: str) -> None:
+def test_a_topic_pattern_with_nested_quantifiers_is_accepted_and_matches_its_topic(rest: Rest, topic: str) -> None:
     consumer = rest.consumer()
     assert consumer.post("/subscription", {"topic_pattern": f"^((({topic})+)+)+$"}).status_code == 204
     assert consumer.get("/subscription").json() == {"topics": [topic]}
@@ -160,7 +164,7 @@ def test_an_expression_that_takes_others_for_ever_is_a_subscription(rest: Rest, 
 
 
 @pytest.mark.parametrize("name", ["%00", "a%0d%0aX: 1", "%2e%2e%2f", "x" * 300, "%ff"])
-def test_a_name_that_no_topic_has_is_not_found(rest: Rest, name: str) -> None:
+def test_an_invalid_topic_name_in_the_path_gets_a_4xx_response(rest: Rest, name: str) -> None:
     for path in (f"/topics/{name}", f"/topics/{name}/partitions", f"{rest.cluster}/topics/{name}"):
         assert 400 <= rest.get(path).status_code < 500
 

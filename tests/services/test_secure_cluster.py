@@ -97,7 +97,9 @@ def proxy(secure: Secure, listener: str, mechanism: str) -> proxy_in_front_of:
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_the_proxy_writes_reads_and_administers(secure: Secure, listener: str, mechanism: str) -> None:
+def test_rest_proxy_produces_consumes_and_administers_on_a_secured_cluster(
+    secure: Secure, listener: str, mechanism: str
+) -> None:
     with proxy(secure, listener, mechanism) as rest:
         topic = f"{listener}-{mechanism or 'TLS'}"
         cluster = rest.cluster
@@ -121,7 +123,7 @@ def read_one(rest: Rest, topic: str) -> str:
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), [("SSL", ""), ("SASL_SSL", "SCRAM-SHA-512")])
-def test_the_registry_stores_its_schemas(secure: Secure, listener: str, mechanism: str) -> None:
+def test_registry_stores_its_schemas_on_a_secured_cluster(secure: Secure, listener: str, mechanism: str) -> None:
     settings = {f"kafkastore.{key}": value for key, value in secure.settings(listener, mechanism).items()}
     config = make_config({**settings, "schema.registry.group.id": listener, "kafkastore.topic": f"_schemas-{listener}"})
     with registry_client(secure.addresses[listener], config) as client:

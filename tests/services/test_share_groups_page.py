@@ -17,7 +17,7 @@ TIMEOUT_S = 120.0
 SOON = {"group.share.heartbeat.interval.ms": "200", "group.share.min.heartbeat.interval.ms": "100"}
 
 
-def test_every_block_of_the_page_runs() -> None:
+def test_every_code_block_of_the_share_groups_page_runs() -> None:
     whole = PAGE.read_text(encoding="utf-8")
     blocks = re.findall(r"```(\w+)\n(.*?)```", whole, re.DOTALL)
     assert [kind for kind, _ in blocks].count("python") >= 5

@@ -31,7 +31,7 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-def test_tools_are_named_after_the_paths_of_the_api() -> None:
+def test_mcp_tools_are_named_after_the_paths_of_the_api() -> None:
     names = {
         "/api/v1/topics": "topics", "/api/v1/topics/{topic}": "topic", "/api/v1/alerts/rules": "alerts_rules",
         "/api/v1/topics/{topic}/messages": "topic_messages", "/api/v1/brokers/{broker}/configs": "broker_configs",
@@ -39,7 +39,7 @@ def test_tools_are_named_after_the_paths_of_the_api() -> None:
     assert {path: tool_name(path) for path in names} == names
 
 
-def test_an_assistant_lists_tools_reads_messages_and_hears_what_is_wrong(broker: Broker) -> None:
+def test_an_mcp_client_lists_tools_reads_masked_messages_and_gets_errors_for_wrong_calls(broker: Broker) -> None:
     config = from_properties({
         "bootstrap.servers": broker.bootstrap_servers, **AWAY, "pessoa.control.center.role": "reader",
         "pessoa.control.center.masks": "orders: value.card",
@@ -90,7 +90,7 @@ def _scope(address: str, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
     return {"type": "http", "client": (address, 5000), "headers": list(headers)}
 
 
-def test_a_user_is_named_by_the_proxy_alone() -> None:
+def test_the_user_is_taken_only_from_the_header_of_a_trusted_proxy() -> None:
     accounts = Accounts(None, {}, "reader", 60.0, {"ada": "admin"}, has_proxy=True)
     proxy = ProxyLogin(accounts, "X-Forwarded-User", ("127.0.0.1",))
     assert accounts.demands_login
@@ -109,6 +109,6 @@ def test_a_user_is_named_by_the_proxy_alone() -> None:
         assert proxy.with_session(scope) is scope
 
 
-def test_an_address_of_a_proxy_that_is_none_is_refused() -> None:
+def test_a_proxy_address_that_is_not_an_ip_address_is_refused() -> None:
     with pytest.raises(ConfigProblem, match=r"proxy\.addresses"):
         from_properties({"pessoa.control.center.proxy.addresses": "the-proxy"})

@@ -97,7 +97,9 @@ def test_a_topic_is_created_configured_extended_emptied_and_deleted(broker: Brok
     with_center(broker, act)
 
 
-def test_a_reader_changes_nothing_and_the_attempt_is_in_the_audit_log(broker: Broker, tmp_path: Path) -> None:
+def test_a_change_by_a_user_with_the_role_reader_is_refused_and_written_to_the_audit_log(
+    broker: Broker, tmp_path: Path
+) -> None:
     async def act(center: Center) -> None:
         with pytest.raises(HttpProblem) as refused:
             await center.create_topic(READER, "never", 1, 1, {})
@@ -108,7 +110,7 @@ def test_a_reader_changes_nothing_and_the_attempt_is_in_the_audit_log(broker: Br
     assert "needs the role editor" in (tmp_path / "control-center-audit.log").read_text()
 
 
-def test_messages_are_found_by_text_header_and_filter_wherever_they_are(broker: Broker) -> None:
+def test_messages_are_found_by_text_filter_offset_and_time(broker: Broker) -> None:
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "search", 1, 1, {})
         values = [f'{{"n": {number}, "city": "{"Évora" if number == 77 else "Porto"}"}}' for number in range(3000)]
@@ -128,7 +130,7 @@ def test_messages_are_found_by_text_header_and_filter_wherever_they_are(broker: 
     with_center(broker, act)
 
 
-def test_a_scan_that_is_stopped_ends_and_frees_its_thread(broker: Broker) -> None:
+def test_a_stopped_message_scan_ends(broker: Broker) -> None:
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "stopped", 1, 1, {})
         await asyncio.to_thread(produce, broker, "stopped", ["x" * 200] * 20_000)
@@ -142,7 +144,7 @@ def test_a_scan_that_is_stopped_ends_and_frees_its_thread(broker: Broker) -> Non
     with_center(broker, act)
 
 
-def test_a_live_tail_whose_reader_is_slow_drops_nothing(broker: Broker) -> None:
+def test_a_live_tail_with_a_slow_reader_loses_no_messages(broker: Broker) -> None:
     count = 6000
 
     async def act(center: Center) -> list[str]:
@@ -162,7 +164,7 @@ def test_a_live_tail_whose_reader_is_slow_drops_nothing(broker: Broker) -> None:
     assert with_center(broker, act) == [f"v-{number}" for number in range(count)]
 
 
-def test_masked_fields_are_hidden_from_readers_in_values_and_from_their_filters(broker: Broker) -> None:
+def test_masked_fields_are_hidden_from_readers_in_values_filters_and_searches(broker: Broker) -> None:
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "cards", 1, 1, {})
         await asyncio.to_thread(produce, broker, "cards", ['{"card": "4000", "city": "Faro"}'])
@@ -177,7 +179,7 @@ def test_masked_fields_are_hidden_from_readers_in_values_and_from_their_filters(
     with_center(broker, act, pessoa_control_center_masks="cards: value.card")
 
 
-def test_a_group_shows_its_lag_is_reset_as_previewed_and_deleted(broker: Broker) -> None:
+def test_a_consumer_group_shows_its_lag_and_is_reset_as_previewed_and_deleted(broker: Broker) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
 
     async def act(center: Center) -> None:
@@ -219,7 +221,7 @@ def test_topics_are_paged_sorted_and_searched_on_the_server(broker: Broker) -> N
     with_center(broker, act)
 
 
-def test_the_overview_has_a_health_sentence_and_says_which_services_are_not_there(broker: Broker) -> None:
+def test_the_overview_shows_the_health_of_the_cluster_and_the_services_that_are_not_configured(broker: Broker) -> None:
     async def act(center: Center) -> None:
         view = await center.overview(Text("pt"))
         assert view.health.startswith("Tudo em ordem: 1 broker")
@@ -230,7 +232,7 @@ def test_the_overview_has_a_health_sentence_and_says_which_services_are_not_ther
     with_center(broker, act)
 
 
-def test_quotas_are_set_and_removed(broker: Broker) -> None:
+def test_quotas_and_scram_users_are_set_and_removed(broker: Broker) -> None:
     async def act(center: Center) -> None:
         await center.set_quota(ADMIN, {"user": "bo"}, {"producer_byte_rate": 1000.0})
         assert ({"user": "bo"}, {"producer_byte_rate": 1000.0}) in await center.quotas()
@@ -244,7 +246,7 @@ def test_quotas_are_set_and_removed(broker: Broker) -> None:
     with_center(broker, act)
 
 
-def test_a_cluster_that_is_away_is_said_within_seconds() -> None:
+def test_an_unreachable_cluster_is_reported_within_seconds() -> None:
     with Broker() as gone:
         servers = gone.bootstrap_servers
 
@@ -258,7 +260,7 @@ def test_a_cluster_that_is_away_is_said_within_seconds() -> None:
     assert "No broker answered within 5 s" in asyncio.run(act())
 
 
-def test_the_ends_of_a_partition_are_its_first_and_next_offset(broker: Broker) -> None:
+def test_the_ends_of_a_partition_are_its_earliest_and_latest_offset(broker: Broker) -> None:
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "ends", 1, 1, {})
         await asyncio.to_thread(produce, broker, "ends", ["a", "b"])
@@ -267,7 +269,7 @@ def test_the_ends_of_a_partition_are_its_first_and_next_offset(broker: Broker) -
     with_center(broker, act)
 
 
-def test_the_document_of_the_api_describes_every_endpoint(broker: Broker) -> None:
+def test_the_openapi_document_describes_every_endpoint_and_message_field(broker: Broker) -> None:
     async def act(center: Center) -> None:
         document = msgspec.json.decode(msgspec.json.encode(api_app(center).openapi()))
         assert set(document["paths"]) == {one.path for one in endpoints(center)}
@@ -337,7 +339,7 @@ def test_a_further_cluster_without_brokers_or_with_the_name_of_the_first_is_refu
     assert "security.protocol" not in found.client
 
 
-def test_limits_keep_a_user_from_the_messages_and_changes_of_other_topics_and_groups(broker: Broker) -> None:
+def test_limits_refuse_a_user_messages_and_changes_of_other_topics_and_groups(broker: Broker) -> None:
     editor = Person("edu", "editor")
 
     async def act(center: Center) -> None:
@@ -367,7 +369,7 @@ def test_limits_keep_a_user_from_the_messages_and_changes_of_other_topics_and_gr
     with_center(broker, act, **{"pessoa.control.center.limits": "edu: topic orders*, group billing*"})
 
 
-def test_a_streams_group_shows_tasks_sources_and_the_topics_that_it_writes_for_itself(broker: Broker) -> None:
+def test_a_streams_group_shows_its_tasks_source_partitions_and_internal_topics(broker: Broker) -> None:
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "words", 2, 1, {})
         await asyncio.to_thread(streams_member, broker.bootstrap_servers, "join", "counting", "words")
@@ -385,7 +387,7 @@ def test_a_streams_group_shows_tasks_sources_and_the_topics_that_it_writes_for_i
     with_center(broker, act)
 
 
-def test_a_topic_is_copied_to_another_cluster_with_keys_headers_and_times(broker: Broker) -> None:
+def test_a_topic_is_copied_to_another_cluster_with_keys_headers_and_timestamps(broker: Broker) -> None:
     with Broker() as other:
 
         async def act(center: Center) -> None:

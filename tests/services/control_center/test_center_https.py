@@ -78,7 +78,7 @@ async def make_registry() -> App:
     "login", [{"bearer.auth.token": "a.token"}, {"basic.auth.user.info": "ada:secret"}], ids=["bearer", "basic"]
 )
 @pytest.mark.parametrize("store", ["ssl.truststore.location", "schema.registry.ssl.truststore.location"])
-def test_messages_and_pages_reach_a_registry_behind_https_with_the_same_login(
+def test_message_decoder_and_registry_client_reach_a_registry_behind_https_with_the_same_login(
     authority: Authority, login: dict[str, str], store: str
 ) -> None:
     certificate = authority.sign("registry")

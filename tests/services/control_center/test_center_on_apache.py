@@ -16,7 +16,7 @@ pytestmark = pytest.mark.apache
 ADMIN = Person("ada", "admin")
 
 
-def test_apache_kafka_is_shown_and_steered_and_what_it_lacks_is_said() -> None:
+def test_control_center_shows_and_changes_an_apache_kafka_cluster_without_its_metrics() -> None:
     from tests.apache.broker import ApacheKafka
 
     with ApacheKafka() as apache:

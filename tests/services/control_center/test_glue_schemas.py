@@ -102,7 +102,7 @@ def a_payment() -> bytes:
     return out.getvalue()
 
 
-def test_avro_json_and_protobuf_are_decoded_with_one_question_for_each_schema(glue: ThreadingHTTPServer) -> None:
+def test_avro_json_and_protobuf_are_decoded_with_one_request_to_glue_for_each_schema(glue: ThreadingHTTPServer) -> None:
     decoder = decoder_of(glue)
     for _ in range(2):
         assert decoder.decode(framed(AVRO, a_payment()))[:2] == ("avro", {"id": "p-1"})
@@ -113,11 +113,11 @@ def test_avro_json_and_protobuf_are_decoded_with_one_question_for_each_schema(gl
     assert Glue.asked == [str(AVRO), str(JSON), str(PROTOBUF)]
 
 
-def test_messages_of_a_protobuf_file_are_numbered_by_their_full_names() -> None:
+def test_protobuf_messages_of_glue_are_numbered_in_the_order_of_their_full_names() -> None:
     assert list(message_paths(PROTO).items()) == [("B", (0,)), ("B.A", (0, 1)), ("B.A.D", (0, 1, 0)), ("B.C", (0, 0))]
 
 
-def test_what_glue_refuses_stands_beside_the_bytes_and_is_not_asked_for_again(glue: ThreadingHTTPServer) -> None:
+def test_a_schema_that_glue_refuses_is_reported_beside_the_bytes_and_requested_once(glue: ThreadingHTTPServer) -> None:
     decoder = decoder_of(glue)
     for _ in range(2):
         refused = decoder.decode(framed(UNKNOWN, b"x"))
@@ -129,7 +129,9 @@ def test_what_glue_refuses_stands_beside_the_bytes_and_is_not_asked_for_again(gl
     assert "InvalidSignatureException" in str(forged.trouble)
 
 
-def test_payloads_that_do_not_fit_are_told_and_other_bytes_left_alone(glue: ThreadingHTTPServer) -> None:
+def test_a_payload_that_does_not_fit_its_glue_schema_is_reported_and_unframed_bytes_stay_text(
+    glue: ThreadingHTTPServer,
+) -> None:
     decoder = decoder_of(glue)
     assert "no message 9" in str(decoder.decode(framed(PROTOBUF, b"\x09")).trouble)
     assert "place of a message" in str(decoder.decode(framed(PROTOBUF, b"")).trouble)
@@ -139,19 +141,19 @@ def test_payloads_that_do_not_fit_are_told_and_other_bytes_left_alone(glue: Thre
     assert decoder.decode(b"plain text")[:2] == ("text", "plain text")
 
 
-def test_a_payload_that_unpacks_to_very_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_glue_payload_that_decompresses_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pessoa.control_center.glue_schemas.MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(DataProblem, match="unpacks to more"):
         unframe(framed(AVRO, zlib.compress(bytes(100_000)), 5))
 
 
-def test_a_glue_that_is_away_is_told() -> None:
+def test_an_unreachable_glue_server_is_reported_beside_the_message() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Glue)
     server.server_close()
     assert "Glue cannot be asked" in str(decoder_of(server).decode(framed(AVRO, b"x")).trouble)
 
 
-def test_keys_come_from_the_settings_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_glue_region_needs_keys_in_the_settings_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     region = {"pessoa.control.center.glue.region": "eu-west-1"}

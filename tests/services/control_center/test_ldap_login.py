@@ -34,7 +34,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("way", [BY_PATTERN, BY_SEARCH], ids=["by pattern", "by search"])
-def test_a_user_is_known_by_the_password_and_has_the_role_of_a_group(url: str, way: dict[str, str]) -> None:
+def test_an_ldap_user_logs_in_with_the_password_and_gets_the_role_of_a_group(url: str, way: dict[str, str]) -> None:
     settings = LdapSettings(url, groups_base=GROUPS, admin_groups=("operators",), **way)  # type: ignore[arg-type]
     directory = LdapDirectory(settings, ssl.create_default_context)
     assert directory.log_in("ada", "secret") == 0
@@ -46,12 +46,12 @@ def test_a_user_is_known_by_the_password_and_has_the_role_of_a_group(url: str, w
         assert directory.log_in(name, password) is None
 
 
-def test_an_empty_password_is_refused_although_the_directory_takes_it_for_an_anonymous_bind(url: str) -> None:
+def test_an_empty_password_is_refused_although_the_directory_accepts_it_as_an_anonymous_bind(url: str) -> None:
     directory = LdapDirectory(LdapSettings(url, **BY_PATTERN), ssl.create_default_context)  # type: ignore[arg-type]
     assert directory.log_in("ada", "") is None
 
 
-def test_a_directory_that_is_away_or_refuses_our_own_user_is_no_wrong_password(url: str) -> None:
+def test_an_unreachable_ldap_directory_or_a_refused_bind_user_is_a_failed_connection(url: str) -> None:
     away = LdapDirectory(LdapSettings("ldap://127.0.0.1:1", **BY_PATTERN), ssl.create_default_context)  # type: ignore[arg-type]
     with pytest.raises(ConnectionFailed, match="does not answer"):
         away.log_in("ada", "secret")
@@ -60,7 +60,7 @@ def test_a_directory_that_is_away_or_refuses_our_own_user_is_no_wrong_password(u
         LdapDirectory(wrong, ssl.create_default_context).log_in("ada", "secret")
 
 
-def test_a_login_makes_a_session_with_the_role_of_the_directory(url: str) -> None:
+def test_an_ldap_login_creates_a_session_with_the_role_of_the_groups(url: str) -> None:
     prefix = "pessoa.control.center.ldap"
     config = from_properties({
         f"{prefix}.url": url, f"{prefix}.user.dn": BY_PATTERN["user_dn"], f"{prefix}.groups.base": GROUPS,
@@ -82,7 +82,7 @@ def test_a_login_makes_a_session_with_the_role_of_the_directory(url: str) -> Non
     asyncio.run(act())
 
 
-def test_ldaps_trusts_the_authority_of_the_settings_and_no_other(tmp_path: Path) -> None:
+def test_ldaps_trusts_only_the_certificate_authority_of_the_settings(tmp_path: Path) -> None:
     authority = Authority("directories")
     trusted = authority.write(tmp_path / "authority.pem")
     prefix = "pessoa.control.center.ldap"
@@ -101,7 +101,7 @@ def test_ldaps_trusts_the_authority_of_the_settings_and_no_other(tmp_path: Path)
             assert "ada" in httpx.get(f"{center.url}/audit", cookies=entered.cookies).text
 
 
-def test_settings_that_cannot_work_are_refused() -> None:
+def test_ldap_settings_that_cannot_work_are_refused() -> None:
     prefix = "pessoa.control.center.ldap"
     with pytest.raises(ConfigProblem, match="ldaps://host"):
         from_properties({f"{prefix}.url": "http://directory", f"{prefix}.user.dn": "uid={name}"})
@@ -113,12 +113,12 @@ def test_settings_that_cannot_work_are_refused() -> None:
 
 
 @given(st.text())
-def test_an_escaped_name_has_no_character_with_a_meaning_in_a_distinguished_name(name: str) -> None:
+def test_an_escaped_name_has_no_special_character_of_a_distinguished_name(name: str) -> None:
     assert not set(escaped(name)) & set(',+"<>;=# \x00')
 
 
 @given(st.lists(st.tuples(st.sampled_from([0x02, 0x04, 0x30]), st.binary(max_size=400))), st.integers(0, 2**31))
-def test_elements_are_read_as_they_were_written(pairs: list[tuple[int, bytes]], number: int) -> None:
+def test_ber_elements_are_decoded_as_they_were_encoded(pairs: list[tuple[int, bytes]], number: int) -> None:
     data = b"".join(tlv(tag, value) for tag, value in pairs) + integer(number) + octets("é")
     found = list(elements(data))
     assert found[:-2] == pairs

@@ -56,7 +56,7 @@ def token_endpoint(issuer: Issuer, challenges: list[str], subject: str) -> Itera
 
 
 @pytest.mark.skipif(find_spec("nicegui") is None, reason="the console extra is not installed")
-def test_a_user_logs_in_with_the_provider_and_a_foreign_or_wrong_answer_is_refused(tmp_path: Path) -> None:
+def test_a_user_logs_in_with_openid_and_a_wrong_code_or_a_state_of_another_login_is_refused(tmp_path: Path) -> None:
     issuer, challenges = Issuer(), list[str]()
     keys = issuer.write(tmp_path / "keys.json")
     with (
@@ -101,6 +101,6 @@ def _begin(browser: httpx.Client, challenges: list[str]) -> str:
     return location
 
 
-def test_a_provider_without_what_verifies_its_tokens_is_refused() -> None:
+def test_openid_settings_without_a_jwks_endpoint_are_refused() -> None:
     with pytest.raises(ConfigProblem, match="jwks"):
         from_properties({f"{PREFIX}authorization.url": "https://provider.test"})

@@ -45,7 +45,9 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-def test_own_serdes_are_searched_filtered_and_produced_like_built_in_formats(broker: Broker, tmp_path: Path) -> None:
+def test_messages_of_a_custom_serde_are_searched_filtered_and_produced_like_built_in_formats(
+    broker: Broker, tmp_path: Path
+) -> None:
     place = tmp_path / "hidden.py"
     place.write_text(FILE)
 

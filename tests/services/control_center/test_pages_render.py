@@ -98,7 +98,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_is_sent_with_what_stands_on_it(url: str, path: str) -> None:
+def test_each_page_of_the_control_center_is_rendered_with_its_content(url: str, path: str) -> None:
     def lacking() -> list[str]:
         answer = httpx.get(f"{url}{path}", timeout=30)
         assert answer.status_code == 200, answer.text[:2000]
@@ -109,12 +109,12 @@ def test_a_page_is_sent_with_what_stands_on_it(url: str, path: str) -> None:
     until(lacking, lambda words: not words, "a page with all of its words")
 
 
-def test_pages_are_sent_in_portuguese(url: str) -> None:
+def test_pages_are_rendered_in_portuguese_for_accept_language_pt_br(url: str) -> None:
     answer = httpx.get(f"{url}/connect/archive", timeout=30, headers={"Accept-Language": "pt-BR"})
     assert "Vazão" in answer.text
 
 
-def test_the_api_answers_for_the_cluster_that_is_named(url: str) -> None:
+def test_the_api_answers_for_the_cluster_of_the_query_parameter(url: str) -> None:
     found = httpx.get(f"{url}/api/v1/topics", params={"cluster": "other"}, timeout=30).json()
     assert [one["name"] for one in found["topics"]] == ["only-there"]
     assert httpx.get(f"{url}/api/v1/topics", params={"cluster": "nowhere"}, timeout=30).status_code == 404

@@ -30,7 +30,7 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on
 @pytest.mark.skipif(
     not (CLIENT / "ksql").is_dir(), reason="make build/ksql-client/.stamp installs the ksqlDB client of PyPI"
 )
-def test_the_client_of_pypi_defines_inserts_queries_and_drops(ksql: Ksql, name: str) -> None:
+def test_the_ksql_client_of_pypi_creates_queries_and_drops_streams_and_inserts_rows(ksql: Ksql, name: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(CLIENT)}
     done = subprocess.run(
         [sys.executable, str(SESSION), str(ksql.base_url).rstrip("/"), name],
@@ -60,7 +60,7 @@ def curl(*words: str) -> str:
 
 
 @needs_curl
-def test_a_session_with_curl(ksql: Ksql, name: str) -> None:
+def test_the_curl_requests_of_ksqldbs_reference_are_answered(ksql: Ksql, name: str) -> None:
     """The requests of ksqlDB's pages: /ksql, /query, /query-stream, /inserts-stream, /close-query, /info, /status."""
     url = str(ksql.base_url).rstrip("/")
 
@@ -101,7 +101,7 @@ def test_a_session_with_curl(ksql: Ksql, name: str) -> None:
 
 
 @needs_curl
-def test_the_curl_lines_of_the_page_work(ksql: Ksql) -> None:
+def test_the_curl_commands_of_the_ksql_page_are_answered_without_an_error(ksql: Ksql) -> None:
     ksql.run("CREATE STREAM IF NOT EXISTS ORDERS (ID INT KEY) WITH (KAFKA_TOPIC='page-orders', VALUE_FORMAT='JSON', "
              "PARTITIONS=1);")  # fmt: skip
     section = PAGE.read_text(encoding="utf-8").split("## The REST interface")[1]

@@ -49,7 +49,7 @@ def test_a_connector_is_created_listed_described_and_dropped(broker: Broker, tmp
             assert "Connect refused" in refused["message"]
 
 
-def test_a_connect_that_is_away_is_named(broker: Broker, tmp_path: Path) -> None:
+def test_an_unreachable_connect_worker_is_named_in_the_error(broker: Broker, tmp_path: Path) -> None:
     settings = {"ksql.service.id": "away_", "ksql.connect.url": "http://127.0.0.1:1"}
     with ksql_server(broker.bootstrap_servers, tmp_path, settings) as ksql:
         refused = ksql.refused("SHOW CONNECTORS;")
@@ -82,7 +82,7 @@ def listening() -> Iterator[tuple[str, list[str | None]]]:
     server.server_close()
 
 
-def test_connect_is_asked_with_the_login_of_the_caller_unless_the_server_has_its_own(
+def test_requests_to_connect_have_the_credentials_of_the_caller_unless_the_server_has_its_own(
     broker: Broker, tmp_path: Path, listening: tuple[str, list[str | None]]
 ) -> None:
     url, logins = listening

@@ -7,7 +7,7 @@ import pytest
 from pessoa.testing import Broker, KsqlServer
 
 
-def test_statements_and_rows_in_a_test_of_a_user(broker: Broker) -> None:
+def test_the_ksql_server_of_pessoa_testing_runs_statements_and_returns_rows(broker: Broker) -> None:
     with KsqlServer(broker.bootstrap_servers, {"ksql.service.id": "fixture_"}) as ksql:
         ksql.run("CREATE STREAM F (ID INT KEY, V VARCHAR) WITH (KAFKA_TOPIC='f', VALUE_FORMAT='JSON', PARTITIONS=1);")
         ksql.run("INSERT INTO F VALUES (1, 'a');")

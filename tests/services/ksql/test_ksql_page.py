@@ -28,7 +28,7 @@ def has_all(shown: str, wanted: str) -> bool:
     return all(" ".join(line.split()) in lines for line in wanted.splitlines())
 
 
-def test_every_block_of_the_page_answers_what_the_page_says(tmp_path: Path) -> None:
+def test_every_sql_block_of_the_ksql_page_prints_the_output_of_the_page(tmp_path: Path) -> None:
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) == 8
     with Broker() as broker, ksql_server(broker.bootstrap_servers, tmp_path) as server:

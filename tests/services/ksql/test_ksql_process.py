@@ -23,7 +23,7 @@ def ksql_command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, check=False)
 
 
-def test_a_server_that_is_killed_comes_back_with_its_streams(broker: Broker, tmp_path: Path) -> None:
+def test_a_killed_ksql_server_has_its_streams_again_after_a_restart(broker: Broker, tmp_path: Path) -> None:
     properties = tmp_path / "ksql-server.properties"
     properties.write_text(
         f"listeners=http://127.0.0.1:0\nbootstrap.servers={broker.bootstrap_servers}\nksql.service.id=killed_\n"
@@ -43,7 +43,7 @@ def test_a_server_that_is_killed_comes_back_with_its_streams(broker: Broker, tmp
         assert second.stop() == 0
 
 
-def test_the_command_says_what_is_wrong_and_how_it_ended(ksql: Ksql, tmp_path: Path) -> None:
+def test_the_ksql_command_prints_an_error_exits_with_1_and_runs_a_script(ksql: Ksql, tmp_path: Path) -> None:
     url = str(ksql.base_url)
     refused = ksql_command("-e", "SHOW STREEMS;", url)
     assert refused.returncode == 1
@@ -91,7 +91,7 @@ def stream(ksql: Ksql, name: str) -> str:
     return name
 
 
-def test_the_prompt_takes_lines_until_a_semicolon_and_ctrl_c_ends_a_query(
+def test_the_ksql_prompt_reads_lines_until_a_semicolon_and_ctrl_c_ends_a_query(
     ksql: Ksql, prompt: Prompt, name: str, tmp_path: Path
 ) -> None:
     prompt.enter(
@@ -111,14 +111,14 @@ def test_the_prompt_takes_lines_until_a_semicolon_and_ctrl_c_ends_a_query(
     assert (tmp_path / ".ksql-history").exists()
 
 
-def test_ctrl_c_that_is_typed_behind_a_query_ends_it(prompt: Prompt, stream: str) -> None:
+def test_ctrl_c_that_is_typed_right_after_a_push_query_ends_it(prompt: Prompt, stream: str) -> None:
     prompt.wait_for("ksql>")
     prompt.type(f"SELECT * FROM {stream} EMIT CHANGES;\r\x03")
     prompt.wait_for("Interrupted|Query terminated")
     assert prompt.leave() == 0
 
 
-def test_ctrl_c_at_the_prompt_drops_the_lines_of_a_statement(prompt: Prompt, stream: str) -> None:
+def test_ctrl_c_at_the_ksql_prompt_discards_the_lines_of_an_unfinished_statement(prompt: Prompt, stream: str) -> None:
     prompt.enter("SELECT half")
     prompt.wait_for("half\n>")
     prompt.type("\x03")

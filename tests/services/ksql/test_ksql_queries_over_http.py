@@ -40,7 +40,9 @@ def counts(ksql: Ksql, stream: str) -> str:
 # Push queries.
 
 
-def test_a_push_query_gives_what_there_is_and_what_comes(ksql: Ksql, stream: str) -> None:
+def test_a_push_query_from_earliest_returns_existing_and_new_rows_and_ends_with_its_client(
+    ksql: Ksql, stream: str
+) -> None:
     sql = f"SELECT N FROM {stream} WHERE K = 'k0' EMIT CHANGES;"
     body = {"sql": sql, "properties": {"auto.offset.reset": "earliest"}}
     with ksql.stream("POST", "/query-stream", json=body) as answer:
@@ -59,7 +61,7 @@ def test_a_push_query_gives_what_there_is_and_what_comes(ksql: Ksql, stream: str
     )
 
 
-def test_a_push_query_that_gave_rows_ends_when_it_is_closed(ksql: Ksql, stream: str) -> None:
+def test_close_query_ends_a_push_query_that_has_returned_rows(ksql: Ksql, stream: str) -> None:
     body = {"sql": f"SELECT N FROM {stream} WHERE K = 'k0' EMIT CHANGES;"}
     with ksql.stream("POST", "/query-stream", json=body) as answer:
         lines = answer.iter_lines()
@@ -71,7 +73,7 @@ def test_a_push_query_that_gave_rows_ends_when_it_is_closed(ksql: Ksql, stream: 
         assert list(lines) == []
 
 
-def test_a_push_query_ends_when_it_is_closed(ksql: Ksql, stream: str) -> None:
+def test_close_query_ends_a_push_query_without_rows(ksql: Ksql, stream: str) -> None:
     with ksql.stream("POST", "/query-stream", json={"sql": f"SELECT * FROM {stream} EMIT CHANGES;"}) as answer:
         lines = answer.iter_lines()
         query_id = json.loads(next(lines))["queryId"]
@@ -80,7 +82,7 @@ def test_a_push_query_ends_when_it_is_closed(ksql: Ksql, stream: str) -> None:
     assert ksql.post("/close-query", json={"queryId": query_id}).json()["error_code"] == 40000
 
 
-def test_the_forms_of_rows(ksql: Ksql, stream: str) -> None:
+def test_the_accept_header_and_the_endpoint_choose_the_format_of_the_rows(ksql: Ksql, stream: str) -> None:
     asked = {"sql": f"SELECT K, N FROM {stream} WHERE N < 1 EMIT CHANGES LIMIT 1;",
              "properties": {"auto.offset.reset": "earliest"}}  # fmt: skip
     array = ksql.post("/query-stream", json=asked, headers={"Accept": JSON}).json()
@@ -93,7 +95,7 @@ def test_the_forms_of_rows(ksql: Ksql, stream: str) -> None:
     assert ksql.post("/query", json=old).json()[1:] == rows[1:]
 
 
-def test_windows_joins_and_tables_in_push_queries(ksql: Ksql, stream: str, counts: str) -> None:
+def test_push_queries_return_windowed_aggregations_and_stream_table_joins(ksql: Ksql, stream: str, counts: str) -> None:
     windowed = ksql.all_rows(
         f"SELECT K, COUNT(*) FROM {stream} WINDOW TUMBLING (SIZE 100 DAYS) GROUP BY K EMIT CHANGES LIMIT 4;"
     )
@@ -104,7 +106,7 @@ def test_windows_joins_and_tables_in_push_queries(ksql: Ksql, stream: str, count
     assert len(joined) == 1
 
 
-def test_a_query_over_what_is_not_there_is_refused(ksql: Ksql, name: str) -> None:
+def test_a_query_over_an_unknown_source_and_a_request_that_is_not_one_query_are_refused(ksql: Ksql, name: str) -> None:
     answer = ksql.post("/query-stream", json={"sql": f"SELECT * FROM {name} EMIT CHANGES;"})
     assert (answer.status_code, answer.json()["error_code"]) == (400, 40001)
     assert answer.json()["@type"] == "statement_error"
@@ -116,7 +118,7 @@ def test_a_query_over_what_is_not_there_is_refused(ksql: Ksql, name: str) -> Non
 # Pull queries.
 
 
-def test_pull_queries_by_key_by_keys_by_condition_and_of_all(ksql: Ksql, counts: str) -> None:
+def test_pull_queries_read_a_table_by_key_by_keys_by_condition_and_as_a_whole(ksql: Ksql, counts: str) -> None:
     assert ksql.rows(f"SELECT C, K FROM {counts} WHERE K = 'k0';") == [[2, "k0"]]
     assert ksql.rows(f"SELECT * FROM {counts} WHERE K = 'k9';") == []
     assert ksql.rows(f"SELECT K FROM {counts} WHERE K IN ('k0', 'k1', 'k7');") == [["k0"], ["k1"]]
@@ -131,7 +133,7 @@ def test_pull_queries_by_key_by_keys_by_condition_and_of_all(ksql: Ksql, counts:
     assert "Name the key" in refused.json()["message"]
 
 
-def test_pull_queries_of_windows_by_key_and_bounds(ksql: Ksql, name: str) -> None:
+def test_pull_queries_read_windowed_tables_by_key_and_window_bounds(ksql: Ksql, name: str) -> None:
     ksql.run(
         f"CREATE STREAM {name} (K VARCHAR KEY, N INT) WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=1);"
         f"CREATE TABLE {name}_W AS SELECT K, COUNT(*) AS C FROM {name} WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY K;"
@@ -157,7 +159,7 @@ def test_a_pull_query_over_a_stream_reads_to_its_end(ksql: Ksql, stream: str) ->
     assert len(ksql.rows(f"SELECT N FROM {stream} LIMIT 2;")) == 2
 
 
-def test_a_source_table_can_be_pulled_and_a_plain_one_is_pushed_with_a_warning(ksql: Ksql, name: str) -> None:
+def test_a_source_table_answers_pull_queries_and_refuses_inserts(ksql: Ksql, name: str) -> None:
     ksql.run(
         f"CREATE TABLE {name} (ID INT PRIMARY KEY, V VARCHAR) WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', "
         f"PARTITIONS=1); INSERT INTO {name} VALUES (1, 'one'); INSERT INTO {name} VALUES (1, 'uno');"
@@ -184,7 +186,7 @@ def test_print_shows_records_with_guessed_formats(ksql: Ksql, stream: str) -> No
     assert refused.status_code == 406
 
 
-def test_inserts_stream_answers_each_line(ksql: Ksql, name: str) -> None:
+def test_inserts_stream_acknowledges_or_refuses_each_line(ksql: Ksql, name: str) -> None:
     ksql.run(
         f"CREATE STREAM {name} (K VARCHAR KEY, N INT, D DECIMAL(6, 2)) "
         f"WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=1);"
@@ -200,7 +202,7 @@ def test_inserts_stream_answers_each_line(ksql: Ksql, name: str) -> None:
     assert unknown.json()["error_code"] == 40000
 
 
-def test_a_client_that_reads_slowly_does_not_fill_the_server(ksql: Ksql, stream: str) -> None:
+def test_a_push_query_is_answered_while_another_client_does_not_read_its_rows(ksql: Ksql, stream: str) -> None:
     with (
         httpx.Client(base_url=ksql.base_url, timeout=60) as slow,
         slow.stream("POST", "/query-stream", json={"sql": f"SELECT * FROM {stream} EMIT CHANGES;"}) as answer,
@@ -223,7 +225,7 @@ def handshake(ksql: Ksql, sql: str) -> socket.socket:
     return connection
 
 
-def test_a_websocket_gives_columns_rows_and_an_end(ksql: Ksql, stream: str) -> None:
+def test_a_websocket_query_sends_columns_rows_and_a_final_message(ksql: Ksql, stream: str) -> None:
     with handshake(ksql, f"SELECT N FROM {stream} WHERE K = 'k1' EMIT CHANGES LIMIT 2;") as connection:
         lines = connection.makefile("rb")
         assert lines.readline().startswith(b"HTTP/1.1 101 ")
@@ -243,7 +245,7 @@ def test_a_websocket_gives_columns_rows_and_an_end(ksql: Ksql, stream: str) -> N
     ]
 
 
-def test_a_websocket_that_says_goodbye_ends_its_query(ksql: Ksql, stream: str) -> None:
+def test_a_websocket_query_ends_when_the_client_sends_a_close_frame(ksql: Ksql, stream: str) -> None:
     with handshake(ksql, f"SELECT N FROM {stream} EMIT CHANGES;") as connection:
         lines = connection.makefile("rb")
         while lines.readline() != b"\r\n":

@@ -31,7 +31,7 @@ class KeptRunner(ThreadRunner):
         super().start(query)
 
 
-def test_a_restart_brings_sources_types_and_queries_back(broker: Broker, tmp_path: Path) -> None:
+def test_a_restarted_ksql_server_restores_its_sources_types_and_queries(broker: Broker, tmp_path: Path) -> None:
     settings = {"ksql.service.id": "restart_"}
     with ksql_server(broker.bootstrap_servers, tmp_path, settings) as ksql:
         ksql.run(STREAM.format("restart") + TABLE + "CREATE TYPE POINT AS STRUCT<X INT, Y INT>;")
@@ -47,7 +47,9 @@ def test_a_restart_brings_sources_types_and_queries_back(broker: Broker, tmp_pat
         assert made["commandSequenceNumber"] == 5
 
 
-def test_of_two_servers_one_runs_the_queries_and_the_other_takes_over(broker: Broker, tmp_path: Path) -> None:
+def test_one_of_two_ksql_servers_runs_the_queries_and_the_other_takes_over_when_it_stops(
+    broker: Broker, tmp_path: Path
+) -> None:
     settings = {"ksql.service.id": "pair_"}
     runners: dict[str, KeptRunner] = {}
 
@@ -149,7 +151,7 @@ def test_user_functions_of_a_directory_work_in_statements(broker: Broker, tmp_pa
         assert ksql.run("DESCRIBE FUNCTION SHOUT;")[0]["description"] == "Says it aloud."
 
 
-def test_a_headless_server_runs_its_file_and_takes_no_other_statements(broker: Broker, tmp_path: Path) -> None:
+def test_a_headless_server_runs_its_queries_file_and_refuses_other_statements(broker: Broker, tmp_path: Path) -> None:
     file = tmp_path / "queries.sql"
     file.write_text(STREAM.format("headless") + TABLE)
     settings = {"ksql.service.id": "headless_", "ksql.queries.file": str(file)}
@@ -159,7 +161,7 @@ def test_a_headless_server_runs_its_file_and_takes_no_other_statements(broker: B
         assert ksql.rows("SELECT * FROM T WHERE V = 'x';") == []
 
 
-def test_terminate_ends_queries_and_drops_sources_and_topics(broker: Broker, tmp_path: Path) -> None:
+def test_terminate_ends_queries_drops_sources_and_deletes_the_listed_topics(broker: Broker, tmp_path: Path) -> None:
     with ksql_server(broker.bootstrap_servers, tmp_path, {"ksql.service.id": "terminate_"}) as ksql:
         ksql.run(STREAM.format("ended") + TABLE)
         ended = ksql.post("/ksql/terminate", json={"deleteTopicList": ["terminate_T"]})
@@ -174,7 +176,7 @@ def test_terminate_ends_queries_and_drops_sources_and_topics(broker: Broker, tmp
         )
 
 
-def test_more_push_queries_than_allowed_are_refused(broker: Broker, tmp_path: Path) -> None:
+def test_push_queries_above_max_push_queries_are_refused(broker: Broker, tmp_path: Path) -> None:
     settings = {"ksql.service.id": "most_", "max.push.queries": "1"}
     with ksql_server(broker.bootstrap_servers, tmp_path, settings) as ksql:
         ksql.run(STREAM.format("most"))

@@ -42,7 +42,7 @@ def test_a_stream_is_created_with_its_topic_listed_described_and_dropped_with_it
     wait_for(lambda: name not in admin.list_topics(timeout=10).topics, "the topic's end")
 
 
-def test_a_stream_without_a_topic_is_refused_with_what_to_write(ksql: Ksql, name: str) -> None:
+def test_a_stream_over_a_missing_topic_is_refused_with_a_hint_to_partitions(ksql: Ksql, name: str) -> None:
     refused = ksql.refused(f"CREATE STREAM {name} {ORDERS} WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON');")
     assert refused["@type"] == "statement_error"
     assert refused["error_code"] == 40001
@@ -50,7 +50,7 @@ def test_a_stream_without_a_topic_is_refused_with_what_to_write(ksql: Ksql, name
     assert "PARTITIONS" in refused["message"]
 
 
-def test_a_topic_with_other_partitions_is_refused(ksql: Ksql, name: str) -> None:
+def test_a_stream_with_another_partition_count_than_its_topic_is_refused(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     refused = ksql.refused(
         f"CREATE STREAM {name}2 {ORDERS} WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=7);"
@@ -58,7 +58,7 @@ def test_a_topic_with_other_partitions_is_refused(ksql: Ksql, name: str) -> None
     assert "KSQL expects 7 partitions (topic has 1)" in refused["message"]
 
 
-def test_statements_before_one_that_fails_are_done_and_told(ksql: Ksql, name: str) -> None:
+def test_statements_before_a_failing_one_are_run_and_returned_with_the_error(ksql: Ksql, name: str) -> None:
     refused = ksql.refused(
         f"CREATE STREAM {name} {ORDERS} WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=1);"
         f"DESCRIBE NO_SUCH_{name};"
@@ -68,19 +68,19 @@ def test_statements_before_one_that_fails_are_done_and_told(ksql: Ksql, name: st
     assert f"Could not find STREAM/TABLE 'NO_SUCH_{name}' in the Metastore" in refused["message"]
 
 
-def test_a_syntax_error_has_line_column_caret_and_a_suggestion(ksql: Ksql) -> None:
+def test_a_syntax_error_is_answered_with_line_column_and_a_suggestion(ksql: Ksql) -> None:
     refused = ksql.refused("SHOW STREEMS;")
     assert refused["error_code"] == 40001
     assert "line 1:6" in refused["message"]
     assert "Did you mean STREAMS?" in refused["message"]
 
 
-def test_select_and_print_are_sent_elsewhere(ksql: Ksql) -> None:
+def test_select_and_print_get_40002_at_the_ksql_endpoint(ksql: Ksql) -> None:
     assert ksql.refused("SELECT * FROM X EMIT CHANGES;")["error_code"] == 40002
     assert ksql.refused("PRINT x;")["error_code"] == 40002
 
 
-def test_if_not_exists_and_if_exists_warn(ksql: Ksql, name: str) -> None:
+def test_create_if_not_exists_and_drop_if_exists_answer_with_a_warning(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     with_ = f"WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON')"
     (again,) = ksql.run(f"CREATE STREAM IF NOT EXISTS {name} {ORDERS} {with_};")
@@ -119,7 +119,7 @@ def test_a_query_is_created_listed_explained_paused_resumed_and_terminated(ksql:
     ksql.run(f"DROP STREAM {name}_BIG; DROP STREAM {name};")
 
 
-def test_insert_into_select_writes_into_a_stream_that_is_there(ksql: Ksql, name: str) -> None:
+def test_insert_into_select_writes_into_an_existing_stream(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     create(ksql, f"{name}_ALL")
     (made,) = ksql.run(f"INSERT INTO {name}_ALL SELECT * FROM {name} EMIT CHANGES;")
@@ -128,7 +128,7 @@ def test_insert_into_select_writes_into_a_stream_that_is_there(ksql: Ksql, name:
     assert ksql.all_rows(f"SELECT ID, ITEM FROM {name}_ALL EMIT CHANGES LIMIT 1;") == [[1, "pen"]]
 
 
-def test_alter_adds_a_column(ksql: Ksql, name: str) -> None:
+def test_alter_stream_adds_a_column(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     (altered,) = ksql.run(f"ALTER STREAM {name} ADD COLUMN COLOUR VARCHAR;")
     assert altered["commandStatus"]["message"] == f"Stream {name} altered successfully."
@@ -148,7 +148,7 @@ def test_types_are_registered_used_listed_and_dropped(ksql: Ksql, name: str) -> 
     assert ksql.run(f"DROP TYPE T{name};")[0]["commandStatus"]["message"] == f"Dropped type 'T{name}'"
 
 
-def test_variables_and_properties_count_for_the_request(ksql: Ksql, name: str) -> None:
+def test_variables_and_properties_apply_to_their_request(ksql: Ksql, name: str) -> None:
     ksql.run(
         f"DEFINE s = '{name}'; CREATE STREAM ${{s}} {ORDERS} WITH (KAFKA_TOPIC='${{s}}', VALUE_FORMAT='JSON', "
         "PARTITIONS=1);"
@@ -171,7 +171,7 @@ def test_functions_are_listed_and_described(ksql: Ksql) -> None:
     assert "Did you mean" in ksql.refused("DESCRIBE FUNCTION SUBSTRIN;")["message"]
 
 
-def test_assert_topic_and_schema(ksql: Ksql, name: str) -> None:
+def test_assert_topic_and_assert_schema_succeed_or_fail_with_41700(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     found = ksql.run(f"ASSERT TOPIC {name} WITH (PARTITIONS=1); ASSERT NOT EXISTS TOPIC nope TIMEOUT 1 SECOND;")
     assert [one["@type"] for one in found] == ["assert_topic", "assert_topic"]
@@ -180,7 +180,7 @@ def test_assert_topic_and_schema(ksql: Ksql, name: str) -> None:
     assert ksql.run("ASSERT NOT EXISTS SCHEMA SUBJECT 'nope' TIMEOUT 1 SECOND;")[0]["exists"] is False
 
 
-def test_the_old_forms_of_5_x_work_with_a_warning(ksql: Ksql, name: str) -> None:
+def test_describe_extended_in_the_form_of_ksql_5_x_works_with_a_warning(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     (described,) = ksql.run(f"DESCRIBE EXTENDED {name};")
     assert described["sourceDescription"]["extended"] is True
@@ -188,7 +188,9 @@ def test_the_old_forms_of_5_x_work_with_a_warning(ksql: Ksql, name: str) -> None
 
 
 @pytest.mark.parametrize("value_format", ["AVRO", "JSON_SR", "PROTOBUF"])
-def test_columns_come_from_the_registry_and_schemas_go_there(ksql: Ksql, name: str, value_format: str) -> None:
+def test_columns_are_read_from_the_registry_and_schemas_are_registered_there(
+    ksql: Ksql, name: str, value_format: str
+) -> None:
     ksql.run(
         f"CREATE STREAM {name} (ID VARCHAR KEY, ITEM VARCHAR, COUNTED INT, PRICE DOUBLE, TAGS ARRAY<VARCHAR>) "
         f"WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='{value_format}', PARTITIONS=1);"
@@ -207,7 +209,7 @@ def test_columns_come_from_the_registry_and_schemas_go_there(ksql: Ksql, name: s
     assert ksql.all_rows(f"SELECT * FROM {name}_TOO EMIT CHANGES LIMIT 1;") == [["k", "pen", 3, 1.5, ["a", "b"]]]
 
 
-def test_what_became_of_a_command_can_be_asked(ksql: Ksql, name: str) -> None:
+def test_the_status_endpoint_returns_the_status_of_a_command(ksql: Ksql, name: str) -> None:
     create(ksql, name)
     assert ksql.get(f"/status/stream/{name}/create").json()["status"] == "SUCCESS"
     assert ksql.get("/status").json()["commandStatuses"][f"stream/{name}/create"] == "SUCCESS"
@@ -215,7 +217,7 @@ def test_what_became_of_a_command_can_be_asked(ksql: Ksql, name: str) -> None:
     assert (missing.status_code, missing.json()["error_code"]) == (404, 40400)
 
 
-def test_a_server_says_who_and_how_it_is(ksql: Ksql) -> None:
+def test_info_health_property_cluster_and_metrics_endpoints_of_a_ksql_server_answer(ksql: Ksql) -> None:
     info = ksql.get("/info").json()["KsqlServerInfo"]
     assert info["ksqlServiceId"] == "shared_"
     assert info["serverStatus"] == "RUNNING"
@@ -231,7 +233,7 @@ def test_a_server_says_who_and_how_it_is(ksql: Ksql) -> None:
     assert "ksql_persistent_queries" in ksql.get("/metrics").text
 
 
-def test_bodies_that_cannot_be_read_are_refused(ksql: Ksql) -> None:
+def test_malformed_requests_to_the_ksql_endpoint_are_refused(ksql: Ksql) -> None:
     assert ksql.post("/ksql", content=b"{").status_code == 400
     assert ksql.post("/ksql", json={"ksql": ""}).json()["error_code"] == 40000
     assert ksql.post("/ksql", json={}).status_code == 422

@@ -45,7 +45,7 @@ def first_value(reader: SourceReader) -> bytes | None:
     return None
 
 
-def test_a_reader_of_what_comes_reads_what_is_written_once_it_is_open(
+def test_a_reader_from_latest_reads_what_is_written_after_it_was_opened(
     broker: Broker, clients: KafkaClients, topic: str
 ) -> None:
     write(broker, topic, b"before")

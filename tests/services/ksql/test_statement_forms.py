@@ -82,7 +82,7 @@ def server(broker: Broker, registry: SchemaRegistry, tmp_path_factory: pytest.Te
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_form_answers_what_the_file_says(server: Ksql, form: str, tmp_path: Path) -> None:
+def test_each_statement_form_gets_its_expected_response(server: Ksql, form: str, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text("SHOW STREAMS;")
     own = {name: f"{name}{uuid4().hex[:8].upper()}" for name in ("S", "T", "U", "U2")} | {"FILE": str(script)}
@@ -142,7 +142,9 @@ def difference(status: int, body: str, expected: list[tuple[str, str]]) -> str:
     return f"not there: {missing}" if missing else ""
 
 
-def test_retention_and_cleanup_policy_reach_the_topic(server: Ksql, broker: Broker, name: str) -> None:
+def test_retention_ms_and_cleanup_policy_of_create_stream_become_topic_configs(
+    server: Ksql, broker: Broker, name: str
+) -> None:
     server.run(
         f"CREATE STREAM {name} (V VARCHAR) WITH (KAFKA_TOPIC='{name}', VALUE_FORMAT='JSON', PARTITIONS=1, "
         "RETENTION_MS=3600000, CLEANUP_POLICY='compact');"
@@ -167,11 +169,11 @@ def forms_of_the_page() -> list[str]:
     return found
 
 
-def test_the_page_has_exactly_the_forms_that_are_tested() -> None:
+def test_the_ksql_page_lists_exactly_the_tested_statement_forms() -> None:
     assert sorted(forms_of_the_page()) == sorted([*FORMS, *CASE_FORMS])
 
 
-def test_each_word_of_a_form_is_in_one_of_its_statements() -> None:
+def test_each_keyword_of_a_statement_form_is_in_one_of_its_statements() -> None:
     texts = {name: "\n".join(one.text for one in exchanges) for name, exchanges in FORMS.items()} | CASE_FORMS
     missing = {}
     for name, text in texts.items():
@@ -183,12 +185,12 @@ def test_each_word_of_a_form_is_in_one_of_its_statements() -> None:
     assert missing == {}
 
 
-def test_every_kind_of_statement_is_one_of_the_forms() -> None:
+def test_every_statement_class_of_the_parser_has_a_statement_form() -> None:
     texts = [Template(one.text).safe_substitute(NAMES) for exchanges in FORMS.values() for one in exchanges]
     found = {type(parsed.statement) for text in [*texts, *CASE_FORMS.values()] for parsed in parse_statements(text)}
     assert {kind.__name__ for kind in get_args(statement_nodes.Statement)} == {kind.__name__ for kind in found}
 
 
-def test_every_property_of_with_is_in_one_of_the_forms() -> None:
+def test_every_with_property_is_in_one_of_the_statement_forms() -> None:
     there = {word for name in FORMS for word in re.findall(r"\b[A-Z_]+\b", name)}
     assert {*SOURCE_PROPERTIES, *INSERT_PROPERTIES} - there == set()

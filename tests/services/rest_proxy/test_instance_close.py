@@ -83,7 +83,7 @@ ENDS: dict[str, Callable[[Instance], object]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_no_rebalance_is_left_for_close(servers: str, topic: str, end: str) -> None:
+def test_a_consumer_instance_gets_no_rebalance_callback_within_close(servers: str, topic: str, end: str) -> None:
     instance = member(servers, unique("closing"))
     instance.subscribe([topic], None)
     ENDS[end](instance)
@@ -93,7 +93,9 @@ def test_no_rebalance_is_left_for_close(servers: str, topic: str, end: str) -> N
         assert instance.rebalances_before_close == 1
 
 
-def test_records_that_were_not_read_are_read_by_the_next_member(servers: str, topic: str) -> None:
+def test_records_that_an_instance_polled_but_did_not_return_are_read_by_the_next_member(
+    servers: str, topic: str
+) -> None:
     group = unique("closing")
     read = []
     for _ in range(3):

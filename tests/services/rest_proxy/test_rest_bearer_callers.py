@@ -152,7 +152,7 @@ def stage(cluster: tuple[str, str, Path]) -> Iterator[Stage]:
                 each.close()
 
 
-def test_each_caller_does_what_its_own_rights_allow_and_nothing_else(stage: Stage) -> None:
+def test_each_caller_may_do_only_what_its_own_acls_allow(stage: Stage) -> None:
     ana, rui = stage.of("ana"), stage.of("rui")
     for caller, own, other in ((ana, "ana", "rui"), (rui, "rui", "ana")):
         assert caller.produce(stage.topics[own]).status_code == 200
@@ -164,7 +164,7 @@ def test_each_caller_does_what_its_own_rights_allow_and_nothing_else(stage: Stag
         assert caller.send("GET", "/topics").json() == [stage.topics[own]]
 
 
-def test_a_token_of_a_foreign_key_or_past_its_end_is_refused_by_the_proxy(stage: Stage) -> None:
+def test_rest_proxy_refuses_a_token_with_a_foreign_key_another_audience_or_a_past_expiry(stage: Stage) -> None:
     for token in (FOREIGN.token(), TRUSTED.token(exp=int(time.time()) - 100), TRUSTED.token(aud="other")):
         refused = stage.caller(token).produce(stage.topics["ana"])
         assert refused.status_code == 401
@@ -173,7 +173,7 @@ def test_a_token_of_a_foreign_key_or_past_its_end_is_refused_by_the_proxy(stage:
     assert stage.of("ana", int(time.time()) - 1).produce(stage.topics["ana"]).status_code == 401
 
 
-def test_a_token_that_brokers_do_not_accept_serves_no_request_though_the_proxy_accepts_it(stage: Stage) -> None:
+def test_a_token_that_the_proxy_accepts_and_the_brokers_refuse_gets_401(stage: Stage) -> None:
     assert stage.of("ana").produce(stage.topics["ana"]).status_code == 200
     forged = stage.caller(UNKNOWN_TO_BROKERS.token(sub="ana", exp=int(time.time()) + 7200))
     assert forged.send("GET", f"/topics/{stage.topics['ana']}/partitions").status_code == 401
@@ -197,7 +197,9 @@ def consumer_of(caller: Caller, topic: str) -> str:
     return uri
 
 
-def test_a_consumer_goes_on_with_a_refreshed_token_and_ends_without_one(stage: Stage) -> None:
+def test_a_consumer_instance_continues_with_a_refreshed_token_and_ends_when_its_only_token_expires(
+    stage: Stage,
+) -> None:
     ends_at_s = int(time.time()) + SHORT_S
     ana = stage.of("ana", ends_at_s)
     # Of a principal that has no other token.
@@ -221,7 +223,7 @@ def test_a_consumer_goes_on_with_a_refreshed_token_and_ends_without_one(stage: S
     assert ana.send("DELETE", uri).status_code == 204
 
 
-def test_a_caller_cannot_reach_the_consumer_of_another(stage: Stage) -> None:
+def test_a_caller_cannot_read_or_delete_the_consumer_instance_of_another_principal(stage: Stage) -> None:
     uri = consumer_of(stage.of("ana"), stage.topics["ana"])
     rui = stage.of("rui")
     assert rui.send("GET", f"{uri}/records", content_type=V2_BINARY).status_code == 404
@@ -229,7 +231,9 @@ def test_a_caller_cannot_reach_the_consumer_of_another(stage: Stage) -> None:
     assert stage.of("ana").send("DELETE", uri).status_code == 204
 
 
-def test_tokens_are_bounded_and_never_logged(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_caller_clients_is_bounded_and_tokens_are_never_logged(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     tokens = [TRUSTED.token(sub="ana", nonce=number) for number in range(MAX_TOKENS_OF_ONE + 2)]
     for token in tokens:
@@ -239,7 +243,7 @@ def test_tokens_are_bounded_and_never_logged(stage: Stage, caplog: pytest.LogCap
     assert not [token for token in tokens if token in written or token.rpartition(".")[2] in written]
 
 
-def test_a_stream_of_records_ends_with_the_token_of_its_caller(stage: Stage) -> None:
+def test_a_produce_stream_ends_when_the_token_of_its_caller_expires(stage: Stage) -> None:
     """Also where the principal has a later token: who has the first one must not go on with the second."""
     ana = stage.of("ana")
     assert ana.produce(stage.topics["ana"]).status_code == 200

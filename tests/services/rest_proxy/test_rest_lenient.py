@@ -9,7 +9,7 @@ import pytest
 from tests.services.rest_proxy.stage import V2, V2_BINARY, V2_JSON, Consumer, Rest
 
 
-def test_numbers_and_booleans_of_v2_may_be_text(pessoa_rest: Rest) -> None:
+def test_v2_accepts_numbers_and_booleans_as_strings(pessoa_rest: Rest) -> None:
     topic = pessoa_rest.topic(2)
     body = {"records": [{"value": "1", "partition": "1"}], "value_schema_id": ""}
     answer = pessoa_rest.send("POST", f"/topics/{topic}", body, V2_JSON)
@@ -27,7 +27,7 @@ def test_numbers_and_booleans_of_v2_may_be_text(pessoa_rest: Rest) -> None:
     assert consumer.delete().status_code == 204
 
 
-def test_numbers_booleans_and_strings_of_v3_may_stand_for_each_other(pessoa_rest: Rest) -> None:
+def test_v3_accepts_numbers_booleans_and_strings_in_place_of_each_other(pessoa_rest: Rest) -> None:
     cluster, name = pessoa_rest.cluster, f"{pessoa_rest.topic()}-v3"
     configs = [{"name": "retention.ms", "value": 1000}, {"name": "preallocate", "value": True}]
     body = {"topic_name": name, "partitions_count": "2", "replication_factor": "1", "configs": configs}
@@ -48,7 +48,7 @@ def test_numbers_booleans_and_strings_of_v3_may_stand_for_each_other(pessoa_rest
 
 
 @pytest.mark.parametrize("charset", ["utf-16", "utf-16-be", "utf-16-le", "utf-32", "utf-32-le", "utf-8-sig"])
-def test_bodies_come_in_every_encoding_of_unicode(pessoa_rest: Rest, charset: str) -> None:
+def test_request_bodies_are_accepted_in_every_unicode_encoding(pessoa_rest: Rest, charset: str) -> None:
     topic = pessoa_rest.topic()
     body = json.dumps({"records": [{"value": {"name": "Zoë €"}}]}, ensure_ascii=False).encode(charset)
     answer = pessoa_rest.send("POST", f"/topics/{topic}", body, f"{V2_JSON}; charset={charset}")
@@ -65,7 +65,7 @@ def test_bodies_come_in_every_encoding_of_unicode(pessoa_rest: Rest, charset: st
     consumer.delete()
 
 
-def test_a_body_that_breaks_its_encoding_is_malformed(pessoa_rest: Rest) -> None:
+def test_a_request_body_that_is_invalid_in_its_encoding_gets_400(pessoa_rest: Rest) -> None:
     topic = pessoa_rest.topic()
     body = '{"records":[{"value":1}]}'.encode("utf-16-le") + b"x"
     for path, content_type in (
@@ -76,7 +76,7 @@ def test_a_body_that_breaks_its_encoding_is_malformed(pessoa_rest: Rest) -> None
 
 
 @pytest.mark.parametrize("text", ["foo", "99999999999", "1.5", "%20"])
-def test_a_partition_that_is_no_number_is_no_path(pessoa_rest: Rest, text: str) -> None:
+def test_a_path_with_a_partition_that_is_not_an_int32_gets_404(pessoa_rest: Rest, text: str) -> None:
     topic = pessoa_rest.topic()
     for path in (f"/topics/{topic}/partitions/{text}", f"/topics/{topic}/partitions/{text}/offsets"):
         answer = pessoa_rest.get(path)
@@ -90,7 +90,9 @@ def _is_assigned(consumer: Consumer) -> bool:
     return bool(consumer.get("/assignments").json()["partitions"])
 
 
-def test_a_consumer_keeps_to_names_or_to_a_pattern_until_it_is_unsubscribed(pessoa_rest: Rest) -> None:
+def test_changing_between_topic_names_and_a_pattern_is_refused_until_the_consumer_unsubscribes(
+    pessoa_rest: Rest,
+) -> None:
     topic = pessoa_rest.topic()
     consumer = pessoa_rest.consumer()
     # Names win where both are given.

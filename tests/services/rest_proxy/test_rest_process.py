@@ -65,7 +65,7 @@ def create_topic(bootstrap_servers: str, name: str) -> AdminClient:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the notes' session is typed with curl, which is not here")
-def test_the_curl_session_of_the_notes_works_as_typed() -> None:
+def test_a_curl_session_with_the_rest_proxy_produces_consumes_and_deletes_its_instance() -> None:
     with Broker() as broker:
         create_topic(broker.bootstrap_servers, "topicgo1")
         # The notes say 8082, which one program at a time can have; the same commands go to another port.
@@ -89,7 +89,7 @@ def test_the_curl_session_of_the_notes_works_as_typed() -> None:
             assert json.loads(curl(session[6]))["error_code"] == 40403
 
 
-def test_sigterm_lets_members_leave_and_ends_the_process_in_order() -> None:
+def test_on_sigterm_consumer_instances_leave_their_groups_and_the_proxy_exits_with_0() -> None:
     with Broker() as broker, running_proxy(broker.bootstrap_servers) as (process, url):
         admin = create_topic(broker.bootstrap_servers, "t")
         join(url, "t")
@@ -97,7 +97,7 @@ def test_sigterm_lets_members_leave_and_ends_the_process_in_order() -> None:
         assert members(admin) == []
 
 
-def test_a_proxy_killed_with_9_leaves_no_ghost_beyond_the_session_timeout() -> None:
+def test_the_members_of_a_killed_proxy_leave_the_group_after_the_session_timeout() -> None:
     # The broker refuses longer sessions: a proxy that forgets its setting cannot join.
     settings = {"group.min.session.timeout.ms": "1000", "group.max.session.timeout.ms": "4000"}
     with Broker(settings) as broker:
@@ -138,7 +138,7 @@ def members(admin: AdminClient) -> list[object]:
     return found
 
 
-def test_a_port_that_is_taken_and_a_wrong_setting_are_said_in_a_sentence() -> None:
+def test_rest_proxy_exits_with_an_error_message_for_a_port_in_use_and_a_wrong_setting() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -70,7 +70,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize(("media", "name", "schema", "value", "payload"), FORMATS, ids=["avro", "json", "protobuf"])
-def test_a_value_goes_in_with_its_schema_and_comes_out_again(
+def test_a_value_produced_with_its_schema_is_consumed_as_the_same_value(
     stage: Stage, media: str, name: str, schema: str, value: Any, payload: bytes
 ) -> None:
     topic = stage.rest.topic()
@@ -84,7 +84,7 @@ def test_a_value_goes_in_with_its_schema_and_comes_out_again(
     assert [each["value"] for each in consumer.read(2, accept=media)] == [value, None]
 
 
-def test_the_registry_is_asked_once_for_a_schema(stage: Stage) -> None:
+def test_a_second_produce_with_the_same_schema_sends_no_request_to_the_registry(stage: Stage) -> None:
     topic = stage.rest.topic()
     body = {"value_schema": USER, "records": [{"value": {"name": "a", "age": None}}]}
     produce(stage.rest, topic, AVRO, body)
@@ -94,7 +94,7 @@ def test_the_registry_is_asked_once_for_a_schema(stage: Stage) -> None:
     assert stage.registry.requests == asked
 
 
-def test_a_schema_is_named_by_its_id_for_key_and_value(stage: Stage) -> None:
+def test_key_and_value_schemas_are_given_by_id_and_an_id_of_another_subject_is_refused(stage: Stage) -> None:
     topic = stage.rest.topic()
     key_id = stage.registry.register(f"{topic}-key", {"schema": '"long"'})
     value_id = stage.registry.register(f"{topic}-value", {"schema": USER})
@@ -119,7 +119,7 @@ def test_a_schema_is_named_by_its_id_for_key_and_value(stage: Stage) -> None:
         ({"value_schema": USER, "records": [{"key": 1, "value": None}]}, 422, 42201),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_written(
+def test_a_produce_request_with_an_unusable_schema_or_value_is_refused_and_writes_nothing(
     stage: Stage, body: dict[str, Any], status: int, code: int
 ) -> None:
     topic = stage.rest.topic()
@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
     assert stage.rest.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"] == 0
 
 
-def test_what_the_registry_refuses_is_told(stage: Stage) -> None:
+def test_the_error_message_of_the_registry_is_returned_to_the_producing_client(stage: Stage) -> None:
     topic = stage.rest.topic()
     stage.registry.refuse = HttpProblem(409, "Schema being registered is incompatible with an earlier schema", 409)
     answer = produce(stage.rest, topic, AVRO, {"value_schema": '"int"', "records": [{"value": 1}]})
@@ -136,14 +136,14 @@ def test_what_the_registry_refuses_is_told(stage: Stage) -> None:
     assert "incompatible" in answer.json()["message"]
 
 
-def test_a_registry_that_is_away_is_40801(pessoa_rest: Rest) -> None:
+def test_producing_with_a_schema_while_the_registry_is_unreachable_gets_40801(pessoa_rest: Rest) -> None:
     topic = pessoa_rest.topic()
     answer = produce(pessoa_rest, topic, AVRO, {"value_schema": '"int"', "records": [{"value": 1}]})
     assert (answer.status_code, answer.json()["error_code"]) == (408, 40801)
 
 
 @pytest.mark.parametrize("value", [b"plain", b"\0\0\0\0\x63x", b"\0\0"])
-def test_a_record_without_a_schema_is_40801_to_an_avro_reader(stage: Stage, value: bytes) -> None:
+def test_reading_a_record_without_a_known_schema_as_avro_gets_40801(stage: Stage, value: bytes) -> None:
     topic = stage.rest.topic()
     producer = Producer({"bootstrap.servers": stage.rest.bootstrap_servers})
     producer.produce(topic, value)
@@ -180,7 +180,7 @@ def record(stage: Stage, topic: str, **value: Any) -> dict[str, Any]:
     return found
 
 
-def test_v3_takes_the_latest_schema_when_none_is_named(stage: Stage) -> None:
+def test_v3_uses_the_latest_schema_of_the_subject_when_the_request_has_none(stage: Stage) -> None:
     topic = stage.rest.topic()
     stage.registry.register(f"{topic}-value", {"schema": '"int"'})
     schema_id = stage.registry.register(f"{topic}-value", {"schema": USER})
@@ -195,7 +195,7 @@ def test_v3_takes_the_latest_schema_when_none_is_named(stage: Stage) -> None:
     }
 
 
-def test_v3_takes_a_version_an_id_or_a_text(stage: Stage) -> None:
+def test_v3_accepts_a_schema_by_version_by_id_or_as_text(stage: Stage) -> None:
     topic = stage.rest.topic()
     schema_id = stage.registry.register(f"{topic}-value", {"schema": '"int"'})
     assert record(stage, topic, schema_version=1, data=1)["value"]["schema_id"] == schema_id
@@ -212,7 +212,9 @@ def test_v3_takes_a_version_an_id_or_a_text(stage: Stage) -> None:
         ("PROTOBUF", PROTO, {"x": 1}, "example.Point"),
     ],
 )
-def test_v3_names_the_subject_by_its_strategy(stage: Stage, kind: str, schema: str, data: Any, name: str) -> None:
+def test_v3_chooses_the_subject_by_the_subject_name_strategy(
+    stage: Stage, kind: str, schema: str, data: Any, name: str
+) -> None:
     topic = stage.rest.topic()
     for strategy, subject in (
         ("TOPIC_NAME", f"{topic}-value"),
@@ -223,7 +225,7 @@ def test_v3_names_the_subject_by_its_strategy(stage: Stage, kind: str, schema: s
         assert report["value"]["subject"] == subject, report
 
 
-def test_v3_reports_what_does_not_fit(stage: Stage) -> None:
+def test_v3_reports_an_error_code_for_an_unusable_schema_or_value(stage: Stage) -> None:
     topic = stage.rest.topic()
     assert record(stage, topic, data=1)["error_code"] == 42207
     stage.registry.register(f"{topic}-value", {"schema": USER})

@@ -53,7 +53,7 @@ def real_parameters(rest: Rest, path: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=["valid", "invalid"])
 @pytest.mark.parametrize("is_real", [True, False], ids=["real", "random"])
-def test_no_request_makes_the_proxy_fail(
+def test_no_request_to_the_rest_proxy_drawn_from_its_openapi_document_gets_a_5xx_response(
     doomed_rest: Rest, mode: GenerationMode, is_real: bool, record_property: Callable[[str, object], None]
 ) -> None:
     rest = doomed_rest

@@ -9,7 +9,7 @@ import httpx
 from tests.services.rest_proxy.stage import V2_JSON, proxy_in_front_of
 
 
-def test_callers_must_say_who_they_are_where_there_are_users(pessoa_cluster: str, tmp_path: Path) -> None:
+def test_a_users_file_requires_a_valid_login_and_role(pessoa_cluster: str, tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text("ann: secret, admin\nbob: other, guest\n")
     settings = {"pessoa_authentication_users_file": str(users), "authentication_roles": "admin"}
@@ -21,7 +21,7 @@ def test_callers_must_say_who_they_are_where_there_are_users(pessoa_cluster: str
         assert rest.get("/health").status_code == 200
 
 
-def test_an_api_can_be_switched_off_and_an_endpoint_blocked(pessoa_cluster: str) -> None:
+def test_the_v3_api_can_be_disabled_and_single_endpoints_blocked(pessoa_cluster: str) -> None:
     with proxy_in_front_of(pessoa_cluster, api_v3_enable="false") as rest:
         assert (rest.get("/v3/clusters").status_code, rest.get("/topics").status_code) == (404, 200)
     blocked = {"api_endpoints_blocklist": "api.v3.acls, api.v2.topics.list"}
@@ -31,7 +31,7 @@ def test_an_api_can_be_switched_off_and_an_endpoint_blocked(pessoa_cluster: str)
         assert rest.get(f"{rest.cluster}/topics").status_code == 200
 
 
-def test_addresses_name_the_advertised_listener(pessoa_cluster: str) -> None:
+def test_urls_in_responses_use_the_advertised_listener(pessoa_cluster: str) -> None:
     with proxy_in_front_of(pessoa_cluster, advertised_listeners="https://s.example:443,http://a.example:80") as rest:
         body: dict[str, str] = {}
         created = rest.send("POST", "/consumers/g-advertised", body).json()
@@ -39,7 +39,7 @@ def test_addresses_name_the_advertised_listener(pessoa_cluster: str) -> None:
         assert rest.get("/v3/clusters").json()["metadata"]["self"] == "http://a.example/v3/clusters"
 
 
-def test_metrics_count_records_and_instances(pessoa_cluster: str) -> None:
+def test_metrics_count_written_and_failed_records_and_consumer_instances(pessoa_cluster: str) -> None:
     with proxy_in_front_of(pessoa_cluster) as rest:
         topic = rest.topic()
         rest.produce(topic, 1, 2, "x" * 2_000_000)
@@ -52,14 +52,14 @@ def test_metrics_count_records_and_instances(pessoa_cluster: str) -> None:
         assert "rest_proxy_consumer_instances 0.0" in rest.get("/metrics").text
 
 
-def test_health_says_when_the_cluster_is_away() -> None:
+def test_health_answers_503_while_the_cluster_is_unreachable() -> None:
     with proxy_in_front_of("127.0.0.1:1") as rest:
         answer = rest.get("/health")
         assert (answer.status_code, answer.json()["status"]) == (503, "unavailable")
         assert rest.get("/").status_code == 200
 
 
-def test_many_callers_at_once_are_all_served(pessoa_cluster: str) -> None:
+def test_300_concurrent_produce_requests_are_all_written(pessoa_cluster: str) -> None:
     import asyncio
 
     with proxy_in_front_of(pessoa_cluster) as rest:

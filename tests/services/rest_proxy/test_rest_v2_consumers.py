@@ -39,7 +39,7 @@ def reader(rest: Rest) -> Iterator[Consumer]:
 # Creation.
 
 
-def test_an_instance_gets_its_name_and_an_address_that_the_caller_can_use(rest: Rest) -> None:
+def test_creating_an_instance_returns_its_name_and_base_uri(rest: Rest) -> None:
     group = f"group-{uuid4()}"
     answer = rest.send("POST", f"/consumers/{group}", {"name": "one", "format": "json"})
     uri = f"{rest.url}/consumers/{group}/instances/one"
@@ -47,20 +47,20 @@ def test_an_instance_gets_its_name_and_an_address_that_the_caller_can_use(rest: 
     assert rest.send("DELETE", uri).status_code == 204
 
 
-def test_the_address_has_the_host_that_the_caller_used(rest: Rest) -> None:
+def test_the_base_uri_of_an_instance_has_the_host_of_the_request(rest: Rest) -> None:
     answer = rest.send("POST", f"/consumers/group-{uuid4()}", host="proxy.example:8082")
     assert answer.json()["base_uri"].startswith("http://proxy.example:8082/consumers/group-")
     assert answer.json()["instance_id"].startswith("rest-consumer-")
 
 
-def test_an_id_beats_a_name_and_a_body_may_be_empty(rest: Rest) -> None:
+def test_creating_an_instance_prefers_id_to_name_and_accepts_an_empty_body(rest: Rest) -> None:
     path = f"/consumers/group-{uuid4()}"
     assert rest.send("POST", path, {"id": "a", "name": "b"}).json()["instance_id"] == "a"
     assert rest.send("POST", path).status_code == 200
     assert rest.send("POST", path, b"").status_code == 200
 
 
-def test_a_second_instance_of_the_same_name_is_40902_until_the_first_has_gone(rest: Rest) -> None:
+def test_a_second_instance_with_the_same_name_gets_40902_until_the_first_is_deleted(rest: Rest) -> None:
     path = f"/consumers/group-{uuid4()}"
     uri = rest.send("POST", path, {"name": "one"}).json()["base_uri"]
     answer = rest.send("POST", path, {"name": "one"})
@@ -81,7 +81,7 @@ def test_a_second_instance_of_the_same_name_is_40902_until_the_first_has_gone(re
         (b"{", 400, 400),
     ],
 )
-def test_a_wrong_creation_is_refused(rest: Rest, body: Any, status: int, code: int) -> None:
+def test_creating_an_instance_with_an_invalid_body_is_refused(rest: Rest, body: Any, status: int, code: int) -> None:
     answer = rest.send("POST", f"/consumers/group-{uuid4()}", body)
     assert (answer.status_code, answer.json()["error_code"]) == (status, code), answer.text
 
@@ -94,7 +94,7 @@ def test_a_wrong_creation_is_refused(rest: Rest, body: Any, status: int, code: i
         {"auto.offset.reset": "none", "consumer.request.timeout.ms": 10, "fetch.min.bytes": "7"},
     ],
 )
-def test_settings_are_taken_in_all_their_spellings(rest: Rest, body: dict[str, Any]) -> None:
+def test_creating_an_instance_accepts_every_spelling_of_its_settings(rest: Rest, body: dict[str, Any]) -> None:
     assert rest.consumer(**body).delete().status_code == 204
 
 
@@ -115,7 +115,7 @@ def test_settings_are_taken_in_all_their_spellings(rest: Rest, body: dict[str, A
         ("GET", "/offsets", {"partitions": []}),
     ],
 )
-def test_an_unknown_instance_is_40403_everywhere(rest: Rest, method: str, path: str, body: Any) -> None:
+def test_every_request_to_an_unknown_instance_gets_40403(rest: Rest, method: str, path: str, body: Any) -> None:
     answer = rest.send(method, f"/consumers/unknown/instances/nothing{path}", body)
     assert (answer.status_code, answer.json()) == (404, GONE)
 
@@ -123,7 +123,7 @@ def test_an_unknown_instance_is_40403_everywhere(rest: Rest, method: str, path: 
 # Subscriptions and assignments.
 
 
-def test_a_subscription_is_read_back_and_ends(rest: Rest, reader: Consumer) -> None:
+def test_a_subscription_can_be_read_and_deleted(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     assert reader.get("/subscription").json() == {"topics": []}
     assert reader.post("/subscription", {"topics": [topic]}).status_code == 204
@@ -146,12 +146,12 @@ def test_a_pattern_subscribes_to_the_topics_whose_whole_name_matches(rest: Rest,
 @pytest.mark.parametrize(
     "body", [{}, {"topics": []}, {"topic_pattern": "("}, {"topics": ["no good name"]}, {"topc": 1}]
 )
-def test_a_wrong_subscription_is_422(reader: Consumer, body: dict[str, Any]) -> None:
+def test_an_invalid_subscription_gets_422(reader: Consumer, body: dict[str, Any]) -> None:
     answer = reader.post("/subscription", body)
     assert (answer.status_code, answer.json()["error_code"]) == (422, 422)
 
 
-def test_partitions_can_be_assigned_by_hand(rest: Rest, reader: Consumer) -> None:
+def test_partitions_can_be_assigned_manually(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic(3)
     rest.send("POST", f"/topics/{topic}/partitions/1", {"records": [{"value": "one"}]}, V2_JSON)
     rest.send("POST", f"/topics/{topic}/partitions/2", {"records": [{"value": "two"}]}, V2_JSON)
@@ -211,7 +211,7 @@ def test_records_come_with_topic_key_value_partition_and_offset(rest: Rest, read
     ]
 
 
-def test_a_binary_instance_gives_base64(rest: Rest) -> None:
+def test_an_instance_with_the_format_binary_returns_base64(rest: Rest) -> None:
     topic = rest.topic()
     data = base64.b64encode(bytes(range(256))).decode()
     rest.send("POST", f"/topics/{topic}", {"records": [{"key": "AA==", "value": data}]}, V2_BINARY)
@@ -222,13 +222,13 @@ def test_a_binary_instance_gives_base64(rest: Rest) -> None:
     consumer.delete()
 
 
-def test_a_read_in_another_format_is_40601(rest: Rest, reader: Consumer) -> None:
+def test_a_read_in_a_format_other_than_the_instances_gets_40601(rest: Rest, reader: Consumer) -> None:
     for accept in (V2_BINARY, V2, "*/*", "application/vnd.kafka.avro.v2+json"):
         answer = reader.get("/records", accept=accept)
         assert (answer.status_code, answer.json()["error_code"]) == (406, 40601)
 
 
-def test_a_read_waits_its_whole_time_unless_told_how_little_will_do(rest: Rest) -> None:
+def test_a_read_of_an_instance_with_fetch_min_bytes_minus_1_waits_for_its_whole_timeout(rest: Rest) -> None:
     topic = rest.topic()
     rest.produce(topic, 1)
     consumer = rest.consumer(**{"fetch.min.bytes": -1, "consumer.request.timeout.ms": 700})
@@ -242,7 +242,7 @@ def test_a_read_waits_its_whole_time_unless_told_how_little_will_do(rest: Rest) 
     consumer.delete()
 
 
-def test_max_bytes_cuts_a_read_and_nothing_is_lost(rest: Rest, reader: Consumer) -> None:
+def test_max_bytes_limits_a_read_and_no_record_is_lost(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     rest.produce(topic, *("x" * 98 for _ in range(10)))
     reader.post("/assignments", on_partitions(topic, 0))
@@ -262,7 +262,7 @@ def test_max_bytes_cuts_a_read_and_nothing_is_lost(rest: Rest, reader: Consumer)
     assert [each["offset"] for each in reader.read(1)] == [10]
 
 
-def test_a_record_that_is_not_json_is_40801_and_can_be_skipped(rest: Rest, reader: Consumer) -> None:
+def test_reading_a_record_that_is_not_json_gets_40801_and_a_seek_skips_it(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     producer = Producer({"bootstrap.servers": rest.bootstrap_servers})
     for value in (b"{broken", b'"fine"'):
@@ -283,7 +283,7 @@ def test_a_record_that_is_not_json_is_40801_and_can_be_skipped(rest: Rest, reade
     assert values(reader.read(1)) == ["fine"]
 
 
-def test_readers_of_one_instance_take_turns_and_each_record_comes_once(rest: Rest, reader: Consumer) -> None:
+def test_concurrent_reads_of_one_instance_return_each_record_once(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     rest.produce(topic, *range(300))
     reader.post("/assignments", on_partitions(topic, 0))
@@ -304,7 +304,7 @@ def test_readers_of_one_instance_take_turns_and_each_record_comes_once(rest: Res
 # Positions and offsets.
 
 
-def test_positions_go_to_an_offset_to_the_beginning_and_to_the_end(rest: Rest, reader: Consumer) -> None:
+def test_positions_are_set_to_an_offset_to_the_beginning_and_to_the_end(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     rest.produce(topic, *range(5))
     reader.post("/assignments", on_partitions(topic, 0))
@@ -320,7 +320,7 @@ def test_positions_go_to_an_offset_to_the_beginning_and_to_the_end(rest: Rest, r
     assert values(reader.read(1)) == ["new"]
 
 
-def test_positions_go_to_a_time(rest: Rest, reader: Consumer) -> None:
+def test_positions_are_set_by_timestamp(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     for moment, value in (("2020-01-01T00:00:00Z", "old"), ("2021-01-01T00:00:00Z", "newer")):
         record = {"value": {"type": "JSON", "data": value}, "timestamp": moment}
@@ -333,7 +333,7 @@ def test_positions_go_to_a_time(rest: Rest, reader: Consumer) -> None:
     assert reader.post("/positions", wrong).json()["error_code"] == 400
 
 
-def test_seeking_what_is_not_assigned_is_40903(rest: Rest, reader: Consumer) -> None:
+def test_seeking_in_an_unassigned_partition_gets_40903(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic()
     for path, body in (
         ("/positions", {"offsets": [{"topic": topic, "partition": 0, "offset": 0}]}),
@@ -344,7 +344,7 @@ def test_seeking_what_is_not_assigned_is_40903(rest: Rest, reader: Consumer) -> 
         assert (answer.status_code, answer.json()["error_code"]) == (409, 40903)
 
 
-def test_a_commit_without_body_commits_what_was_read_and_no_more(rest: Rest) -> None:
+def test_a_commit_without_a_body_commits_only_the_records_that_were_read(rest: Rest) -> None:
     topic = rest.topic()
     rest.produce(topic, *("x" * 98 for _ in range(5)))
     consumer = rest.consumer(**{"auto.commit.enable": "false"})
@@ -358,7 +358,7 @@ def test_a_commit_without_body_commits_what_was_read_and_no_more(rest: Rest) -> 
     consumer.delete()
 
 
-def test_a_commit_with_a_body_names_the_last_record_that_is_done(rest: Rest, reader: Consumer) -> None:
+def test_a_commit_with_a_body_commits_the_offset_after_the_given_one(rest: Rest, reader: Consumer) -> None:
     topic = rest.topic(2)
     body = {"offsets": [{"topic": topic, "partition": 1, "offset": 20, "metadata": "note"}]}
     answer = reader.post("/offsets", body)
@@ -368,12 +368,12 @@ def test_a_commit_with_a_body_names_the_last_record_that_is_done(rest: Rest, rea
     assert found == {"offsets": [{"topic": topic, "partition": 1, "offset": 21, "metadata": "note"}]}
 
 
-def test_asking_for_commits_without_a_body_is_40402(reader: Consumer) -> None:
+def test_reading_committed_offsets_without_a_body_gets_40402(reader: Consumer) -> None:
     answer = reader.get("/offsets")
     assert (answer.status_code, answer.json()["error_code"]) == (404, 40402)
 
 
-def test_an_instance_that_commits_by_itself_does_so_when_it_is_deleted(rest: Rest) -> None:
+def test_an_instance_with_auto_commit_commits_when_it_is_deleted(rest: Rest) -> None:
     topic = rest.topic()
     rest.produce(topic, 1, 2, 3)
     consumer = rest.consumer()
@@ -389,7 +389,7 @@ def test_an_instance_that_commits_by_itself_does_so_when_it_is_deleted(rest: Res
 # The end of an instance.
 
 
-def test_a_deleted_instance_is_gone_from_its_group_at_once(rest: Rest) -> None:
+def test_a_deleted_instance_leaves_its_group_at_once(rest: Rest) -> None:
     topic = rest.topic()
     rest.produce(topic, 1)
     consumer = rest.consumer()
@@ -405,7 +405,7 @@ def test_a_deleted_instance_is_gone_from_its_group_at_once(rest: Rest) -> None:
 IDLE_S = 5
 
 
-def test_an_idle_instance_ends_and_leaves_its_group() -> None:
+def test_an_idle_instance_expires_and_leaves_its_group() -> None:
     idle = {"consumer_instance_timeout_ms": str(IDLE_S * 1000)}
     with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, **idle) as rest:
         topic = rest.topic()
@@ -420,7 +420,7 @@ def test_an_idle_instance_ends_and_leaves_its_group() -> None:
         assert consumer.get("/subscription").json() == GONE
 
 
-def test_an_instance_that_is_asked_now_and_then_stays() -> None:
+def test_an_instance_with_regular_requests_does_not_expire() -> None:
     idle = {"consumer_instance_timeout_ms": str(IDLE_S * 1000)}
     with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, **idle) as rest:
         consumer = rest.consumer()
@@ -429,7 +429,7 @@ def test_an_instance_that_is_asked_now_and_then_stays() -> None:
             assert consumer.get("/records?timeout=300", accept=V2_JSON).status_code == 200
 
 
-def test_a_proxy_that_stops_lets_its_members_leave() -> None:
+def test_consumer_instances_leave_their_groups_when_the_proxy_stops() -> None:
     with Broker() as broker:
         with proxy_in_front_of(broker.bootstrap_servers) as rest:
             topic = rest.topic()
@@ -441,7 +441,7 @@ def test_a_proxy_that_stops_lets_its_members_leave() -> None:
         assert admin.describe_consumer_groups([consumer.group])[consumer.group].result().members == []
 
 
-def test_more_readers_than_threads_take_turns() -> None:
+def test_more_consumer_instances_than_consumer_threads_are_all_served() -> None:
     with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, consumer_threads="2") as rest:
         topic = rest.topic()
         rest.produce(topic, 1)

@@ -23,7 +23,7 @@ def written(rest: Rest, topic: str, count: int, partition: int = 0) -> list[tupl
         consumer.close()
 
 
-def test_json_values_are_written_without_spaces_and_with_their_own_digits(rest: Rest) -> None:
+def test_json_values_are_written_without_spaces_and_numbers_keep_their_digits(rest: Rest) -> None:
     topic = rest.topic()
     value = b'{"a": [1, 2.50, 1e3, 12345678901234567890], "b": "x y"}'
     body = b'{"records": [{"key": "k", "value": %s}, {"value": null}]}' % value
@@ -43,7 +43,7 @@ def test_json_values_are_written_without_spaces_and_with_their_own_digits(rest: 
     ]
 
 
-def test_binary_values_are_base64(rest: Rest) -> None:
+def test_base64_keys_and_values_are_written_as_their_bytes(rest: Rest) -> None:
     topic = rest.topic()
     data = bytes(range(256))
     records = [{"key": "AA==", "value": base64.b64encode(data).decode()}, {"value": ""}, {"key": "AQ=="}]
@@ -51,14 +51,14 @@ def test_binary_values_are_base64(rest: Rest) -> None:
     assert written(rest, topic, 3) == [(b"\0", data), (None, b""), (b"\1", None)]
 
 
-def test_a_record_goes_to_its_own_partition_or_to_that_of_the_path(rest: Rest) -> None:
+def test_a_record_is_written_to_its_own_partition_or_else_to_that_of_the_path(rest: Rest) -> None:
     topic = rest.topic(3)
     body = {"records": [{"value": 1}, {"value": 2, "partition": 2}]}
     answer = rest.send("POST", f"/topics/{topic}/partitions/1", body, V2_JSON)
     assert [each["partition"] for each in answer.json()["offsets"]] == [1, 2]
 
 
-def test_a_key_goes_where_the_jvm_producer_would_send_it(rest: Rest) -> None:
+def test_a_key_is_partitioned_as_by_the_java_producer(rest: Rest) -> None:
     topic = rest.topic(10)
     # murmur2("21") as Kafka's own producer computes it: partition 1 of 10 (its tests have -973932308).
     body = {"records": [{"key": base64.b64encode(b"21").decode(), "value": ""}]}
@@ -66,7 +66,7 @@ def test_a_key_goes_where_the_jvm_producer_would_send_it(rest: Rest) -> None:
     assert place["partition"] == (-973932308 & 0x7FFFFFFF) % 10
 
 
-def test_one_body_may_hold_many_records_in_order(rest: Rest) -> None:
+def test_the_records_of_one_body_are_written_in_order(rest: Rest) -> None:
     topic = rest.topic()
     offsets = rest.produce(topic, *range(1000))
     assert [each["offset"] for each in offsets] == list(range(1000))
@@ -98,7 +98,7 @@ WRONG: dict[str, tuple[Any, str, int, int]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_body_is_refused_and_nothing_is_written(rest: Rest, case: str) -> None:
+def test_an_invalid_produce_body_is_refused_and_writes_nothing(rest: Rest, case: str) -> None:
     body, content_type, status, code = WRONG[case]
     topic = rest.topic()
     answer = rest.send("POST", f"/topics/{topic}", body, content_type)
@@ -106,30 +106,30 @@ def test_a_wrong_body_is_refused_and_nothing_is_written(rest: Rest, case: str) -
     assert rest.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"] == 0
 
 
-def test_a_path_with_an_unknown_partition_is_40402(rest: Rest) -> None:
+def test_producing_to_an_unknown_partition_gets_40402(rest: Rest) -> None:
     topic = rest.topic()
     answer = rest.send("POST", f"/topics/{topic}/partitions/1", {"records": [{"value": 1}]}, V2_JSON)
     assert (answer.status_code, answer.json()["error_code"]) == (404, 40402)
 
 
-def test_a_record_that_is_too_large_fails_alone(rest: Rest) -> None:
+def test_a_record_that_is_too_large_fails_and_the_next_one_is_written(rest: Rest) -> None:
     topic = rest.topic()
     first, second = rest.produce(topic, "x" * 2_000_000, "small")
     assert (first["partition"], first["offset"], first["error_code"]) == (None, None, 50002)
     assert second["offset"] == 0
 
 
-def test_a_topic_with_an_impossible_name_is_40401(rest: Rest) -> None:
+def test_producing_to_an_invalid_topic_name_gets_40401(rest: Rest) -> None:
     answer = rest.send("POST", "/topics/no%20such%2Fname", {"records": [{"value": 1}]}, V2_JSON)
     assert (answer.status_code, answer.json()["error_code"]) == (404, 40401)
 
 
-def test_a_topic_is_created_where_brokers_create_topics(rest: Rest) -> None:
+def test_producing_to_an_unknown_topic_creates_it_when_brokers_auto_create_topics(rest: Rest) -> None:
     topic = rest.topic()[:-1] + "-auto"
     assert rest.produce(topic, 1)[0]["offset"] == 0
 
 
-def test_an_unknown_topic_is_40401_where_brokers_create_none() -> None:
+def test_producing_to_an_unknown_topic_gets_40401_when_brokers_do_not_auto_create_topics() -> None:
     with (
         Broker({"auto.create.topics.enable": "false"}) as broker,
         proxy_in_front_of(broker.bootstrap_servers) as rest,
@@ -141,7 +141,7 @@ def test_an_unknown_topic_is_40401_where_brokers_create_none() -> None:
         assert rest.produce("missing", 1)[0]["offset"] == 0
 
 
-def test_a_topic_that_was_deleted_is_40401_again() -> None:
+def test_producing_to_a_deleted_topic_gets_40401() -> None:
     with (
         Broker({"auto.create.topics.enable": "false"}) as broker,
         proxy_in_front_of(broker.bootstrap_servers) as rest,
@@ -153,7 +153,7 @@ def test_a_topic_that_was_deleted_is_40401_again() -> None:
         assert (answer.status_code, answer.json()["error_code"]) == (404, 40401)
 
 
-def test_a_body_over_the_limit_is_413_and_the_proxy_goes_on() -> None:
+def test_a_body_above_the_size_limit_gets_413_and_the_next_produce_succeeds() -> None:
     with Broker() as broker, proxy_in_front_of(broker.bootstrap_servers, pessoa_request_max_bytes="1000") as rest:
         topic = rest.topic()
         answer = rest.send("POST", f"/topics/{topic}", {"records": [{"value": "x" * 1000}]}, V2_JSON)
@@ -161,7 +161,7 @@ def test_a_body_over_the_limit_is_413_and_the_proxy_goes_on() -> None:
         assert rest.produce(topic, "x")[0]["offset"] == 0
 
 
-def test_a_cluster_that_is_away_is_told_and_comes_back() -> None:
+def test_producing_to_an_unreachable_cluster_gets_50003_and_succeeds_after_its_restart() -> None:
     broker = Broker()
     broker.start()
     with proxy_in_front_of(broker.bootstrap_servers, producer_delivery_timeout_ms="2000") as rest:

@@ -42,7 +42,7 @@ def share_member(rest: Rest, group: str, topic: str, partitions: int) -> Iterato
         yield
 
 
-def test_a_share_group_its_members_and_their_partitions_are_shown_and_it_is_deleted(rest: Rest) -> None:
+def test_a_share_group_is_shown_with_its_members_and_partitions_and_deleted_when_empty(rest: Rest) -> None:
     topic, group = rest.topic(2), f"share-{uuid4().hex[:12]}"
     path = f"{rest.cluster}/share-groups/{group}"
     with share_member(rest, group, topic, 2):
@@ -69,7 +69,7 @@ def test_a_share_group_its_members_and_their_partitions_are_shown_and_it_is_dele
 
 
 @pytest.mark.parametrize("kind", ["share-groups", "streams-groups"])
-def test_an_unknown_group_and_one_of_another_kind_are_40405(rest: Rest, kind: str) -> None:
+def test_an_unknown_group_and_a_group_of_another_type_get_40405(rest: Rest, kind: str) -> None:
     topic = rest.topic()
     consumer = rest.consumer()
     consumer.post("/subscription", {"topics": [topic]})
@@ -145,7 +145,7 @@ class StreamsMember:
         self._cluster.close()
 
 
-def test_a_streams_group_its_members_and_their_tasks_are_shown(rest: Rest) -> None:
+def test_a_streams_group_is_shown_with_its_members_and_tasks(rest: Rest) -> None:
     topic, group = rest.topic(2), f"streams-{uuid4().hex[:12]}"
     member = StreamsMember(rest, group, topic)
     member.wait_for_tasks()

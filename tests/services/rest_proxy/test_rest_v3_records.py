@@ -27,7 +27,7 @@ def post(rest: Rest, topic: str, body: bytes | Iterator[bytes]) -> Any:
     )
 
 
-def test_one_record_with_everything(rest: Rest) -> None:
+def test_a_record_with_key_value_headers_and_timestamp_is_produced_as_sent(rest: Rest) -> None:
     topic = rest.topic(2)
     record = {
         "partition_id": 1,
@@ -56,7 +56,7 @@ def test_one_record_with_everything(rest: Rest) -> None:
     assert message.headers() == [("h", b"v"), ("none", None)]
 
 
-def test_strings_nulls_and_nothing_at_all(rest: Rest) -> None:
+def test_records_with_a_string_with_null_and_without_key_and_value_are_written(rest: Rest) -> None:
     topic = rest.topic()
     body = b'{"value":{"type":"STRING","data":"caf\xc3\xa9"}}{"value":{"type":"JSON","data":null}} {}'
     first, second, third = reports(post(rest, topic, body))
@@ -72,7 +72,7 @@ def test_records_in_one_body_are_reported_in_order(rest: Rest) -> None:
     assert [each["offset"] for each in reports(post(rest, topic, body))] == list(range(500))
 
 
-def test_a_record_that_is_wrong_fails_alone(rest: Rest) -> None:
+def test_an_invalid_record_fails_and_the_other_records_of_the_body_are_written(rest: Rest) -> None:
     topic = rest.topic()
     good = b'{"value":{"type":"JSON","data":1}}'
     wrong = [
@@ -99,14 +99,14 @@ def test_a_record_that_is_wrong_fails_alone(rest: Rest) -> None:
         (b'{"value":{"type":"JSON","data":"' + b"x" * 2_000_000 + b'"}}', 413),
     ],
 )
-def test_what_a_report_says_when_a_record_is_not_written(rest: Rest, record: bytes, code: int) -> None:
+def test_a_record_that_is_not_written_is_reported_with_its_error_code(rest: Rest, record: bytes, code: int) -> None:
     topic = rest.topic()
     answer = post(rest, topic, record)
     assert answer.status_code == 200
     assert [each["error_code"] for each in reports(answer)] == [code]
 
 
-def test_reports_come_while_the_stream_is_open(rest: Rest) -> None:
+def test_each_record_is_reported_while_the_request_body_is_still_open(rest: Rest) -> None:
     topic = rest.topic()
     where = urlsplit(rest.url)
     with socket.create_connection((where.hostname or "", where.port or 0), timeout=60) as connection:
@@ -128,7 +128,7 @@ def test_reports_come_while_the_stream_is_open(rest: Rest) -> None:
         assert stream.read(7).endswith(b"0\r\n\r\n")
 
 
-def test_a_stream_that_stops_in_the_middle_keeps_what_was_whole(rest: Rest) -> None:
+def test_a_record_before_an_incomplete_or_malformed_one_is_written(rest: Rest) -> None:
     topic = rest.topic()
     whole = b'{"value":{"type":"JSON","data":1}}'
     first, second = reports(post(rest, topic, whole + whole[:10]))
@@ -138,7 +138,7 @@ def test_a_stream_that_stops_in_the_middle_keeps_what_was_whole(rest: Rest) -> N
     assert rest.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"] == 2
 
 
-def test_a_connection_that_breaks_off_does_not_hurt_the_proxy(rest: Rest) -> None:
+def test_a_complete_record_is_written_when_the_connection_breaks_within_the_next_one(rest: Rest) -> None:
     topic = rest.topic()
     where = urlsplit(rest.url)
     with socket.create_connection((where.hostname or "", where.port or 0), timeout=60) as connection:
@@ -155,12 +155,12 @@ def test_a_connection_that_breaks_off_does_not_hurt_the_proxy(rest: Rest) -> Non
 
 
 @pytest.mark.parametrize(("body", "expected"), [(b"", (422, 42206)), (b" ", (422, 42206)), (b"nonsense", (400, 400))])
-def test_a_body_without_a_record_is_refused_as_a_whole(rest: Rest, body: bytes, expected: tuple[int, int]) -> None:
+def test_a_body_without_a_valid_record_is_refused(rest: Rest, body: bytes, expected: tuple[int, int]) -> None:
     answer = post(rest, rest.topic(), body)
     assert (answer.status_code, answer.json()["error_code"]) == expected
 
 
-def test_a_stream_to_an_unknown_topic_is_40403() -> None:
+def test_a_stream_to_an_unknown_topic_gets_40403() -> None:
     with (
         Broker({"auto.create.topics.enable": "false"}) as broker,
         proxy_in_front_of(broker.bootstrap_servers) as rest,
@@ -195,7 +195,7 @@ def batch(rest: Rest, topic: str, *entries: dict[str, Any]) -> Any:
     return rest.http.post(f"{rest.cluster}/topics/{topic}/records:batch", json={"entries": list(entries)})
 
 
-def test_a_batch_says_which_entries_were_written(rest: Rest) -> None:
+def test_the_response_to_a_batch_lists_written_and_failed_entries(rest: Rest) -> None:
     topic = rest.topic()
     answer = batch(
         rest,
@@ -212,7 +212,9 @@ def test_a_batch_says_which_entries_were_written(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], ["a", "a"], [str(number) for number in range(11)]])
-def test_a_batch_must_have_some_entries_not_too_many_and_distinct(rest: Rest, ids: list[str]) -> None:
+def test_a_batch_without_entries_with_duplicate_ids_or_with_too_many_entries_is_refused(
+    rest: Rest, ids: list[str]
+) -> None:
     topic = rest.topic()
     answer = batch(rest, topic, *({"id": each, "value": {"type": "JSON", "data": 1}} for each in ids))
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42208)

@@ -49,7 +49,7 @@ def test_every_path_of_another_cluster_is_not_found(rest: Rest) -> None:
         assert outcome(rest.get(f"/v3/clusters/elsewhere{path}")) == (404, 404)
 
 
-def test_a_broker_has_an_address(rest: Rest) -> None:
+def test_a_broker_is_shown_with_its_host_and_port(rest: Rest) -> None:
     [broker] = ok(rest, f"{rest.cluster}/brokers")["data"]
     assert f"{broker['host']}:{broker['port']}" == rest.bootstrap_servers
     assert broker["kind"] == "KafkaBroker"
@@ -58,7 +58,7 @@ def test_a_broker_has_an_address(rest: Rest) -> None:
     assert outcome(rest.get(f"{rest.cluster}/brokers/x/configs")) == (404, 404)
 
 
-def test_the_replicas_of_a_broker_are_those_of_all_topics(rest: Rest) -> None:
+def test_the_replicas_of_a_broker_include_every_partition_of_a_topic(rest: Rest) -> None:
     topic = rest.topic(2)
     [broker] = ok(rest, f"{rest.cluster}/brokers")["data"]
     replicas = rest.http.get(broker["partition_replicas"]["related"]).json()["data"]
@@ -69,7 +69,7 @@ def test_the_replicas_of_a_broker_are_those_of_all_topics(rest: Rest) -> None:
 # Topics.
 
 
-def test_a_topic_is_created_found_grown_and_deleted(rest: Rest) -> None:
+def test_a_topic_is_created_listed_extended_and_deleted(rest: Rest) -> None:
     name = f"rest-{uuid4().hex[:12]}"
     path = f"{rest.cluster}/topics"
     body = {
@@ -96,7 +96,7 @@ def test_a_topic_is_created_found_grown_and_deleted(rest: Rest) -> None:
     assert outcome(rest.get(f"{path}/{name}")) == (404, 40403)
 
 
-def test_a_topic_with_defaults_and_one_with_replicas_by_hand(rest: Rest) -> None:
+def test_a_topic_is_created_with_defaults_and_with_a_manual_replica_assignment(rest: Rest) -> None:
     path = f"{rest.cluster}/topics"
     [broker] = ok(rest, f"{rest.cluster}/brokers")["data"]
     replicas = [broker["broker_id"]]
@@ -110,7 +110,7 @@ def test_a_topic_with_defaults_and_one_with_replicas_by_hand(rest: Rest) -> None
         assert created.json()["partitions_count"] == (2 if extra else 1)
 
 
-def test_validating_a_topic_creates_none(rest: Rest) -> None:
+def test_validate_only_does_not_create_the_topic(rest: Rest) -> None:
     name = f"rest-{uuid4().hex[:12]}"
     body = {"topic_name": name, "partitions_count": 3, "replication_factor": 1, "validate_only": True}
     answer = rest.http.post(f"{rest.cluster}/topics", json=body)
@@ -131,21 +131,21 @@ def test_validating_a_topic_creates_none(rest: Rest) -> None:
         ({"topic_name": "t", "colour": "red"}, (422, 422)),
     ],
 )
-def test_a_wrong_topic_is_not_created(rest: Rest, body: dict[str, Any], expected: tuple[int, int]) -> None:
+def test_an_invalid_topic_is_not_created(rest: Rest, body: dict[str, Any], expected: tuple[int, int]) -> None:
     assert outcome(rest.http.post(f"{rest.cluster}/topics", json=body)) == expected
 
 
-def test_a_topic_that_exists_is_40002(rest: Rest) -> None:
+def test_creating_an_existing_topic_gets_40002(rest: Rest) -> None:
     topic = rest.topic()
     assert outcome(rest.http.post(f"{rest.cluster}/topics", json={"topic_name": topic})) == (400, 40002)
 
 
-def test_v3_takes_json_alone(rest: Rest) -> None:
+def test_v3_refuses_a_v2_content_type(rest: Rest) -> None:
     answer = rest.send("POST", f"{rest.cluster}/topics", {"topic_name": "t"}, V2_JSON)
     assert outcome(answer) == (415, 415)
 
 
-def test_authorized_operations_are_told_when_asked_for(rest: Rest) -> None:
+def test_the_authorized_operations_of_a_topic_are_returned_on_request(rest: Rest) -> None:
     topic = rest.topic()
     found = ok(rest, f"{rest.cluster}/topics/{topic}?includeAuthorizedOperations=true")
     assert {"READ", "WRITE"} <= set(found["authorized_operations"])
@@ -154,7 +154,7 @@ def test_authorized_operations_are_told_when_asked_for(rest: Rest) -> None:
 # Partitions.
 
 
-def test_partitions_replicas_and_offsets(rest: Rest) -> None:
+def test_partitions_are_shown_with_their_replicas_and_offsets(rest: Rest) -> None:
     topic = rest.topic(2)
     rest.send("POST", f"/topics/{topic}/partitions/1", {"records": [{"value": 1}, {"value": 2}]}, V2_JSON)
     path = f"{rest.cluster}/topics/{topic}/partitions"
@@ -176,18 +176,18 @@ def test_partitions_replicas_and_offsets(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("tail", ["", "/offset", "/replicas", "/replicas/1", "/reassignment"])
-def test_an_unknown_partition_or_topic_of_v3(rest: Rest, tail: str) -> None:
+def test_v3_answers_40402_for_an_unknown_partition_and_40403_for_an_unknown_topic(rest: Rest, tail: str) -> None:
     topic = rest.topic()
     assert outcome(rest.get(f"{rest.cluster}/topics/{topic}/partitions/9{tail}")) == (404, 40402)
     assert outcome(rest.get(f"{rest.cluster}/topics/nowhere/partitions/0{tail}")) == (404, 40403)
 
 
-def test_an_unknown_replica(rest: Rest) -> None:
+def test_an_unknown_replica_gets_404(rest: Rest) -> None:
     topic = rest.topic()
     assert outcome(rest.get(f"{rest.cluster}/topics/{topic}/partitions/0/replicas/99")) == (404, 404)
 
 
-def test_no_reassignment_is_going_on(rest: Rest) -> None:
+def test_a_topic_that_is_not_being_reassigned_has_no_reassignments(rest: Rest) -> None:
     topic = rest.topic()
     for middle in ("-/partitions/-", f"{topic}/partitions/-"):
         listed = ok(rest, f"{rest.cluster}/topics/{middle}/reassignment")
@@ -225,7 +225,7 @@ def test_a_topic_config_is_set_read_and_reset(rest: Rest) -> None:
     assert shown(rest, f"{path}/segment.bytes", is_default=True) == before
 
 
-def test_several_configs_change_together_or_not_at_all(rest: Rest) -> None:
+def test_several_topic_configs_change_in_one_request_and_invalid_changes_are_refused(rest: Rest) -> None:
     topic = rest.topic(1, retention_ms="1")
     path = f"{rest.cluster}/topics/{topic}/configs"
     body = {"data": [{"name": "retention.ms", "operation": "DELETE"}, {"name": "segment.bytes", "value": "2000000"}]}
@@ -240,7 +240,7 @@ def test_several_configs_change_together_or_not_at_all(rest: Rest) -> None:
     assert outcome(rest.http.post(f"{path}:alter", json={"data": []})) == (400, 400)
 
 
-def test_many_topics_change_each_by_itself(rest: Rest) -> None:
+def test_config_changes_of_several_topics_succeed_or_fail_topic_by_topic(rest: Rest) -> None:
     topic = rest.topic()
     changes = [{"name": "retention.ms", "value": "77"}]
     path = f"{rest.cluster}/topics/-/configs:alter"
@@ -258,7 +258,7 @@ def test_many_topics_change_each_by_itself(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
-def test_an_unknown_config_or_topic_is_404(rest: Rest, method: str) -> None:
+def test_an_unknown_topic_config_or_topic_gets_404(rest: Rest, method: str) -> None:
     topic = rest.topic()
     body = {"value": "1"} if method == "PUT" else None
     answer = rest.send(method, f"{rest.cluster}/topics/{topic}/configs/no.such.key", body, JSON)
@@ -267,7 +267,7 @@ def test_an_unknown_config_or_topic_is_404(rest: Rest, method: str) -> None:
     assert outcome(answer) == (404, 40403)
 
 
-def test_brokers_have_configs_alone_and_together(rest: Rest) -> None:
+def test_broker_configs_are_read_and_changed_for_one_broker_and_for_all(rest: Rest) -> None:
     [broker] = ok(rest, f"{rest.cluster}/brokers")["data"]
     own = f"{rest.cluster}/brokers/{broker['broker_id']}/configs"
     entry = ok(rest, f"{own}/log.retention.hours")
@@ -319,23 +319,23 @@ def test_acls_are_created_found_and_deleted(apache_rest: Rest) -> None:
     assert (deleted.status_code, [each["operation"] for each in deleted.json()["data"]]) == (200, ["READ"])
 
 
-def test_acls_need_an_authorizer(pessoa_rest: Rest) -> None:
+def test_listing_acls_without_an_authorizer_gets_40002(pessoa_rest: Rest) -> None:
     assert outcome(pessoa_rest.get(f"{pessoa_rest.cluster}/acls")) == (400, 40002)
 
 
 @pytest.mark.parametrize("query", ["", "resource_type=TOPIC", "resource_type=ANY&pattern_type=LITERAL&operation=READ"])
-def test_a_deletion_of_acls_must_say_what_it_deletes(rest: Rest, query: str) -> None:
+def test_deleting_acls_with_an_incomplete_filter_is_refused(rest: Rest, query: str) -> None:
     assert outcome(rest.http.delete(f"{rest.cluster}/acls?{query}")) == (400, 400)
 
 
-def test_an_unknown_kind_of_acl_is_400(rest: Rest) -> None:
+def test_listing_acls_of_an_unknown_operation_gets_400(rest: Rest) -> None:
     assert outcome(rest.get(f"{rest.cluster}/acls?operation=DANCE")) == (400, 400)
 
 
 # Groups.
 
 
-def test_a_group_its_members_their_partitions_and_its_lag(rest: Rest) -> None:
+def test_a_consumer_group_is_shown_with_its_members_partitions_and_lag(rest: Rest) -> None:
     topic = rest.topic(2)
     rest.send("POST", f"/topics/{topic}/partitions/0", {"records": [{"value": 1}] * 5}, V2_JSON)
     rest.send("POST", f"/topics/{topic}/partitions/1", {"records": [{"value": 1}] * 3}, V2_JSON)
@@ -369,11 +369,11 @@ def test_a_group_its_members_their_partitions_and_its_lag(rest: Rest) -> None:
 
 
 @pytest.mark.parametrize("tail", ["", "/consumers", "/consumers/x", "/lags", "/lag-summary"])
-def test_an_unknown_group_is_40405(rest: Rest, tail: str) -> None:
+def test_an_unknown_consumer_group_gets_40405(rest: Rest, tail: str) -> None:
     assert outcome(rest.get(f"{rest.cluster}/consumer-groups/unknown{tail}")) == (404, 40405)
 
 
-def test_what_a_group_does_not_have_is_404(rest: Rest) -> None:
+def test_an_unknown_member_and_the_lag_of_a_group_without_commits_get_404(rest: Rest) -> None:
     topic = rest.topic()
     rest.produce(topic, 1)
     consumer = rest.consumer(**{"auto.commit.enable": "false"})

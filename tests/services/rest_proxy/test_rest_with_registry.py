@@ -78,7 +78,7 @@ def write(rest: Rest, topic: str, data: bytes | None) -> None:
     producer.flush()
 
 
-def test_avro_goes_both_ways(stage: Stage) -> None:
+def test_the_proxy_and_confluent_kafka_read_each_others_avro_records(stage: Stage) -> None:
     client = SchemaRegistryClient({"url": stage.registry_url})
     topic = stage.rest.topic()
     data = written_by_proxy(stage.rest, topic, "avro", USER, {"name": "ann", "age": {"int": 7}})
@@ -88,7 +88,7 @@ def test_avro_goes_both_ways(stage: Stage) -> None:
     assert read_by_proxy(stage.rest, other, "avro") == {"name": "bob", "age": None}
 
 
-def test_json_schema_goes_both_ways(stage: Stage) -> None:
+def test_the_proxy_and_confluent_kafka_read_each_others_json_schema_records(stage: Stage) -> None:
     client = SchemaRegistryClient({"url": stage.registry_url})
     topic = stage.rest.topic()
     data = written_by_proxy(stage.rest, topic, "jsonschema", CITY, {"size": 3})
@@ -98,14 +98,14 @@ def test_json_schema_goes_both_ways(stage: Stage) -> None:
     assert read_by_proxy(stage.rest, other, "jsonschema") == {"size": 4}
 
 
-def test_protobuf_goes_in_and_out(stage: Stage) -> None:
+def test_a_protobuf_value_produced_by_the_proxy_is_consumed_as_the_same_value(stage: Stage) -> None:
     topic = stage.rest.topic()
     data = written_by_proxy(stage.rest, topic, "protobuf", POINT, {"x": 5, "label": "a"})
     assert data[5:] == b"\0\x08\x05\x12\x01a"
     assert read_by_proxy(stage.rest, topic, "protobuf") == {"x": 5, "label": "a"}
 
 
-def test_a_schema_with_references_is_read(stage: Stage) -> None:
+def test_a_value_of_an_avro_schema_with_references_is_produced_and_consumed(stage: Stage) -> None:
     topic = stage.rest.topic()
     http = httpx.Client(base_url=stage.registry_url, trust_env=False, timeout=60)
     http.post(f"/subjects/{topic}-user/versions", json={"schema": USER}).raise_for_status()
@@ -121,7 +121,7 @@ def test_a_schema_with_references_is_read(stage: Stage) -> None:
     assert read_by_proxy(stage.rest, topic, "avro") == value
 
 
-def test_an_incompatible_schema_is_refused_in_the_registrys_words(stage: Stage) -> None:
+def test_producing_with_an_incompatible_schema_is_refused_with_the_message_of_the_registry(stage: Stage) -> None:
     topic = stage.rest.topic()
     written_by_proxy(stage.rest, topic, "avro", '"string"', "x")
     body = {"value_schema": '"int"', "records": [{"value": 1}]}

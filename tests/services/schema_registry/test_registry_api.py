@@ -33,7 +33,7 @@ def refusal(response: httpx.Response) -> tuple[int, int]:
     return response.status_code, body["error_code"]
 
 
-def test_the_root_is_an_empty_object(http: httpx.Client) -> None:
+def test_the_root_path_of_the_registry_answers_with_an_empty_object(http: httpx.Client) -> None:
     response = http.get("/")
     assert (response.status_code, response.json()) == (200, {})
     assert response.headers["content-type"] == MEDIA_TYPE
@@ -45,7 +45,7 @@ def test_registering_again_gives_the_same_id_and_no_new_version(http: httpx.Clie
     assert http.get(f"/subjects/{subject}/versions").json() == [1]
 
 
-def test_another_subject_shares_the_id(http: httpx.Client, subject: str) -> None:
+def test_the_same_schema_under_another_subject_has_the_same_id(http: httpx.Client, subject: str) -> None:
     first = register(http, subject, unique(subject))
     assert register(http, f"{subject}-b", unique(subject)) == first
     assert http.get(f"/schemas/ids/{first}/subjects").json() == [subject, f"{subject}-b"]
@@ -101,11 +101,13 @@ def test_a_subject_may_contain_slashes_and_colons(http: httpx.Client, subject: s
         ("/nowhere", (404, 404)),
     ],
 )
-def test_what_is_not_there_is_refused_with_its_code(http: httpx.Client, path: str, code: tuple[int, int]) -> None:
+def test_a_request_for_an_unknown_or_invalid_path_gets_its_error_code(
+    http: httpx.Client, path: str, code: tuple[int, int]
+) -> None:
     assert refusal(http.get(path)) == code
 
 
-def test_a_version_that_is_not_there_is_refused(http: httpx.Client, subject: str) -> None:
+def test_an_unknown_version_of_a_known_subject_gets_40402(http: httpx.Client, subject: str) -> None:
     register(http, subject, unique(subject))
     response = http.get(f"/subjects/{subject}/versions/7")
     assert refusal(response) == (404, 40402)
@@ -130,7 +132,7 @@ def test_a_version_that_is_not_there_is_refused(http: httpx.Client, subject: str
         (b'{"schema": "\\"string\\"", "version": 5}', (422, 42201)),
     ],
 )
-def test_a_body_that_cannot_be_registered_is_refused_and_leaves_nothing(
+def test_an_invalid_registration_is_refused_and_creates_no_subject(
     http: httpx.Client, subject: str, body: bytes, code: tuple[int, int]
 ) -> None:
     headers = {"Content-Type": MEDIA_TYPE}
@@ -138,7 +140,9 @@ def test_a_body_that_cannot_be_registered_is_refused_and_leaves_nothing(
     assert refusal(http.get(f"/subjects/{subject}/versions")) == (404, 40401)
 
 
-def test_other_content_types_and_sizes_are_refused(http: httpx.Client, subject: str) -> None:
+def test_wrong_content_types_and_bodies_or_schemas_above_the_size_limit_are_refused(
+    http: httpx.Client, subject: str
+) -> None:
     path = f"/subjects/{subject}/versions"
     body = json.dumps({"schema": '"string"'}).encode()
     assert refusal(http.post(path, content=body, headers={"Content-Type": "text/xml"})) == (415, 415)
@@ -150,7 +154,7 @@ def test_other_content_types_and_sizes_are_refused(http: httpx.Client, subject: 
 
 
 @pytest.mark.parametrize("name", ["", "%00", ":.ctx:", ":*:x"])
-def test_a_name_that_is_none_is_refused(http: httpx.Client, name: str) -> None:
+def test_an_invalid_subject_name_is_refused(http: httpx.Client, name: str) -> None:
     response = http.post(f"/subjects/{name}/versions", json={"schema": '"string"'})
     assert refusal(response) in ((422, 42208), (404, 404), (405, 405))
 
@@ -169,7 +173,7 @@ def test_an_incompatible_schema_is_refused_with_the_reason_and_the_place(http: h
     assert http.post(f"/subjects/{subject}/versions?force=true", json={"schema": OTHER}).status_code == 200
 
 
-def test_compatibility_is_asked_for_one_version_and_for_all(http: httpx.Client, subject: str) -> None:
+def test_compatibility_is_tested_against_one_version_and_against_all(http: httpx.Client, subject: str) -> None:
     path = f"/compatibility/subjects/{subject}/versions"
     assert http.post(path, json={"schema": OTHER}).json() == {"is_compatible": True}
     assert http.post(f"{path}/latest", json={"schema": OTHER}).json() == {"is_compatible": True}
@@ -186,7 +190,7 @@ def test_compatibility_is_asked_for_one_version_and_for_all(http: httpx.Client, 
     assert refusal(http.post(f"{path}/latest", json={"schema": "x"})) == (422, 42201)
 
 
-def test_deleting_is_done_in_two_steps(http: httpx.Client, subject: str) -> None:
+def test_versions_and_subjects_are_deleted_softly_before_permanently(http: httpx.Client, subject: str) -> None:
     schema_id = register(http, subject, unique(subject))
     register(http, subject, unique(subject, ',{"name":"y","type":"int","default":0}'))
     version = f"/subjects/{subject}/versions/1"
@@ -220,13 +224,13 @@ def test_the_only_version_cannot_be_deleted_softly_twice(http: httpx.Client, sub
     assert refusal(http.delete(f"/subjects/{subject}/versions/latest")) == (404, 40401)
 
 
-def test_a_schema_that_does_not_parse_is_refused_before_a_subject_that_is_not_there(http: httpx.Client) -> None:
+def test_looking_up_an_invalid_schema_in_an_unknown_subject_gets_the_error_of_the_schema(http: httpx.Client) -> None:
     for body in ({"schema": '{"type":"nothing"}'}, {"schema": ""}, {"schema": '"int"', "schemaType": "XML"}):
         assert refusal(http.post("/subjects/none", json=body)) == (422, 42201)
     assert refusal(http.post("/subjects/none", json={"schema": '"int"'})) == (404, 40401)
 
 
-def test_with_verbose_a_schema_that_does_not_parse_is_a_message_of_the_compatibility_check(
+def test_a_verbose_compatibility_check_of_an_invalid_schema_returns_its_error_as_a_message(
     http: httpx.Client, subject: str
 ) -> None:
     register(http, subject, RECORD)
@@ -237,7 +241,7 @@ def test_with_verbose_a_schema_that_does_not_parse_is_a_message_of_the_compatibi
         assert "Invalid schema" in verdict["messages"][0]
 
 
-def test_refusals_say_the_words_that_known_clients_look_for(http: httpx.Client, subject: str) -> None:
+def test_error_messages_contain_the_words_that_known_clients_look_for(http: httpx.Client, subject: str) -> None:
     def message(response: httpx.Response) -> str:
         assert response.status_code in (404, 422)
         text: str = response.json()["message"]
@@ -268,21 +272,21 @@ def test_refusals_say_the_words_that_known_clients_look_for(http: httpx.Client, 
     assert message(http.delete(f"/subjects/{subject}")).startswith(f"Subject '{subject}' was soft deleted")
 
 
-def test_after_a_soft_deletion_versions_go_on_counting(http: httpx.Client, subject: str) -> None:
+def test_version_numbers_continue_after_a_soft_deletion(http: httpx.Client, subject: str) -> None:
     first = register(http, subject, unique(subject))
     http.delete(f"/subjects/{subject}")
     assert register(http, subject, unique(subject)) == first
     assert http.get(f"/subjects/{subject}/versions?deleted=true").json() == [2]
 
 
-def test_an_id_is_not_given_out_again_after_it_was_deleted_for_good(http: httpx.Client, subject: str) -> None:
+def test_the_id_of_a_permanently_deleted_schema_is_not_reused(http: httpx.Client, subject: str) -> None:
     first = register(http, subject, unique(subject))
     http.delete(f"/subjects/{subject}")
     http.delete(f"/subjects/{subject}?permanent=true")
     assert register(http, subject, unique(subject + "b")) > first
 
 
-def test_a_schema_that_others_refer_to_cannot_be_deleted(http: httpx.Client, subject: str) -> None:
+def test_a_schema_that_other_schemas_refer_to_cannot_be_deleted(http: httpx.Client, subject: str) -> None:
     register(http, subject, '{"type":"record","name":"n.Inner","fields":[]}')
     outer = f'{{"type":"record","name":"n.O{subject[2:]}","fields":[{{"name":"i","type":"n.Inner"}}]}}'
     outer_id = register(
@@ -299,7 +303,9 @@ def test_a_schema_that_others_refer_to_cannot_be_deleted(http: httpx.Client, sub
     assert http.delete(f"/subjects/{subject}").json() == [1]
 
 
-def test_configurations_are_found_in_the_nearest_scope(http: httpx.Client, subject: str) -> None:
+def test_the_config_of_a_subject_is_set_changed_and_deleted_apart_from_the_global_one(
+    http: httpx.Client, subject: str
+) -> None:
     path = f"/config/{subject}"
     assert http.get(f"{path}?defaultToGlobal=true").json() == {"compatibilityLevel": "BACKWARD"}
     assert http.put(path, json={"compatibility": "full_transitive"}).json() == {"compatibility": "FULL_TRANSITIVE"}
@@ -313,7 +319,7 @@ def test_configurations_are_found_in_the_nearest_scope(http: httpx.Client, subje
     assert http.get("/config").json() == {"compatibilityLevel": "BACKWARD"}
 
 
-def test_modes_restrict_what_is_written(http: httpx.Client, subject: str) -> None:
+def test_the_mode_of_a_subject_restricts_what_can_be_registered(http: httpx.Client, subject: str) -> None:
     path = f"/mode/{subject}"
     assert http.put(path, json={"mode": "READONLY"}).json() == {"mode": "READONLY"}
     assert refusal(http.post(f"/subjects/{subject}/versions", json={"schema": RECORD})) == (422, 42205)
@@ -330,7 +336,7 @@ def test_modes_restrict_what_is_written(http: httpx.Client, subject: str) -> Non
     assert refusal(http.post(f"/subjects/{subject}/versions", json=taken)) == (422, 42205)
 
 
-def test_contexts_have_ids_of_their_own(http: httpx.Client, subject: str) -> None:
+def test_each_context_has_its_own_schema_ids_subjects_and_config(http: httpx.Client, subject: str) -> None:
     context = f".{subject}"
     qualified = f":{context}:{subject}"
     assert register(http, qualified, unique(subject)) == 1
@@ -347,7 +353,9 @@ def test_contexts_have_ids_of_their_own(http: httpx.Client, subject: str) -> Non
     assert refusal(http.delete(f"/contexts/{context}")) == (422, 42211)
 
 
-def test_normalising_finds_what_differs_in_order_alone(http: httpx.Client, subject: str) -> None:
+def test_normalising_finds_a_json_schema_whose_properties_are_in_another_order(
+    http: httpx.Client, subject: str
+) -> None:
     one = '{"type":"object","title":"N","properties":{"a":{"type":"string"},"b":{"type":"string"}}}'
     two = '{"properties":{"b":{"type":"string"},"a":{"type":"string"}},"title":"N","type":"object"}'
     path = f"/subjects/{subject}/versions?normalize=true"
@@ -356,7 +364,7 @@ def test_normalising_finds_what_differs_in_order_alone(http: httpx.Client, subje
     assert refusal(http.post(f"/subjects/{subject}", json={"schema": two, "schemaType": "JSON"})) == (404, 40403)
 
 
-def test_a_proto_file_is_given_back_as_it_was_sent_and_as_a_descriptor(http: httpx.Client, subject: str) -> None:
+def test_a_protobuf_schema_is_returned_as_sent_and_as_a_serialized_descriptor(http: httpx.Client, subject: str) -> None:
     text = f'syntax = "proto3";\n// what it is\nmessage M{subject[2:]} {{ int32 a = 1; }}\n'
     schema_id = register(http, subject, text, schemaType="PROTOBUF")
     assert register(http, subject, text.replace("// what it is\n", ""), schemaType="PROTOBUF") == schema_id
@@ -366,21 +374,21 @@ def test_a_proto_file_is_given_back_as_it_was_sent_and_as_a_descriptor(http: htt
     assert register(http, f"{subject}-2", serialized, schemaType="PROTOBUF") == schema_id
 
 
-def test_metadata_finds_versions(http: httpx.Client, subject: str) -> None:
+def test_a_version_is_found_by_its_metadata(http: httpx.Client, subject: str) -> None:
     register(http, subject, unique(subject), metadata={"properties": {"owner": "a"}})
     register(http, subject, unique(subject), metadata={"properties": {"owner": "b"}})
     found = http.get(f"/subjects/{subject}/metadata", params={"key": "owner", "value": "a"}).json()
     assert found["version"] == 1
 
 
-def test_lists_come_in_pages(http: httpx.Client, subject: str) -> None:
+def test_subjects_are_listed_by_prefix_offset_and_limit(http: httpx.Client, subject: str) -> None:
     for number in range(4):
         register(http, f"{subject}-{number}", unique(subject))
     page = http.get("/subjects", params={"subjectPrefix": subject, "offset": 1, "limit": 2}).json()
     assert page == [f"{subject}-1", f"{subject}-2"]
 
 
-def test_what_it_is_and_how_it_does(http: httpx.Client) -> None:
+def test_cluster_id_version_schema_types_health_metrics_and_docs_of_the_registry_are_served(http: httpx.Client) -> None:
     assert set(http.get("/v1/metadata/id").json()["scope"]["clusters"]) == {"kafka-cluster", "schema-registry-cluster"}
     assert http.get("/v1/metadata/version").json()["version"]
     assert set(http.get("/schemas/types").json()) == {"AVRO", "JSON", "PROTOBUF"}

@@ -35,7 +35,7 @@ def listed(http: httpx.Client, path: str, **query: Any) -> list[tuple[str, str]]
     return [(each["subject"], each["lifecycle"]) for each in found]
 
 
-def test_associations_are_made_found_changed_and_forgotten(http: httpx.Client, subject: str) -> None:
+def test_associations_are_created_found_changed_and_deleted(http: httpx.Client, subject: str) -> None:
     register(http, subject, unique(subject))
     register(http, f"{subject}-k", unique(subject))
     body = request(subject, one(f"{subject}-k", "key"), one(subject, "value", "STRONG"))
@@ -66,7 +66,9 @@ def test_associations_are_made_found_changed_and_forgotten(http: httpx.Client, s
     assert f"{subject}-k" in http.get("/subjects").json()
 
 
-def test_associations_that_cannot_be_are_refused_with_their_codes(http: httpx.Client, subject: str) -> None:
+def test_invalid_and_conflicting_associations_are_refused_with_their_error_codes(
+    http: httpx.Client, subject: str
+) -> None:
     register(http, subject, unique(subject))
     strong, weak = f"{subject}-strong", f"{subject}-weak"
     for name in (strong, weak):
@@ -91,7 +93,9 @@ def test_associations_that_cannot_be_are_refused_with_their_codes(http: httpx.Cl
     assert refusal(http.post("/associations", json={**body, "resourceId": None})) == (422, 42212)
 
 
-def test_a_frozen_association_brings_its_schema_and_stays(http: httpx.Client, subject: str) -> None:
+def test_a_frozen_association_registers_its_schema_and_is_only_deleted_with_cascade(
+    http: httpx.Client, subject: str
+) -> None:
     frozen = one(subject, "value", "STRONG", frozen=True, schema={"schema": unique(subject)})
     without_schema = {**frozen, "schema": None}
     assert refusal(http.post("/associations", json=request(subject, without_schema))) == (422, 42212)
@@ -105,7 +109,7 @@ def test_a_frozen_association_brings_its_schema_and_stays(http: httpx.Client, su
 
 
 @pytest.mark.parametrize("namespace", ["cluster", "-"])
-def test_confluent_kafka_makes_and_finds_associations(
+def test_confluent_kafka_creates_finds_and_deletes_associations(
     http: httpx.Client, server: ThreadedServer, subject: str, namespace: str
 ) -> None:
     register(http, subject, unique(subject))

@@ -54,7 +54,7 @@ def context(topic: str) -> SerializationContext:
 
 
 @pytest.mark.parametrize(("strategy", "wanted"), STRATEGIES)
-def test_avro_goes_round_with_references_and_every_naming_strategy(
+def test_confluent_kafka_serialises_avro_with_references_under_every_subject_name_strategy(
     client: SchemaRegistryClient, topic: str, strategy: Strategy, wanted: str
 ) -> None:
     record = f"n.Outer{topic}"
@@ -73,7 +73,7 @@ def test_avro_goes_round_with_references_and_every_naming_strategy(
 
 
 @pytest.mark.parametrize(("strategy", "wanted"), STRATEGIES)
-def test_json_goes_round_with_references_and_every_naming_strategy(
+def test_confluent_kafka_serialises_json_with_references_under_every_subject_name_strategy(
     client: SchemaRegistryClient, topic: str, strategy: Strategy, wanted: str
 ) -> None:
     record = f"Outer{topic}"
@@ -105,7 +105,7 @@ def protobuf_class(topic: str) -> Any:
 
 
 @pytest.mark.parametrize(("strategy", "wanted"), STRATEGIES)
-def test_protobuf_goes_round_with_references_and_every_naming_strategy(
+def test_confluent_kafka_serialises_protobuf_with_references_under_every_subject_name_strategy(
     client: SchemaRegistryClient, topic: str, strategy: Strategy, wanted: str
 ) -> None:
     kind = protobuf_class(topic)
@@ -125,7 +125,7 @@ def test_protobuf_goes_round_with_references_and_every_naming_strategy(
     assert "message Nested" in (schema.schema_str or "")
 
 
-def test_every_call_of_the_client_is_answered(client: SchemaRegistryClient, topic: str) -> None:
+def test_every_call_of_confluent_kafkas_registry_client_is_answered(client: SchemaRegistryClient, topic: str) -> None:
     subject = f"{topic}-value"
     head = f'{{"type":"record","name":"{topic}","fields":['
     first = Schema(head + '{"name":"x","type":"int"}]}', "AVRO")

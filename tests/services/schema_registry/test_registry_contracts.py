@@ -27,7 +27,7 @@ def names(rule_set: dict[str, Any]) -> list[str]:
     return [each["name"] for each in rule_set["migrationRules"]]
 
 
-def test_a_registered_schema_without_metadata_is_the_same_schema(http: httpx.Client, subject: str) -> None:
+def test_a_registered_schema_sent_without_its_metadata_has_the_same_id(http: httpx.Client, subject: str) -> None:
     first = register(http, subject, unique(subject), metadata={"properties": {"owner": "a"}})
     assert register(http, subject, unique(subject)) == first
     assert http.post(f"/subjects/{subject}", json={"schema": unique(subject)}).json()["id"] == first
@@ -35,14 +35,14 @@ def test_a_registered_schema_without_metadata_is_the_same_schema(http: httpx.Cli
     assert refusal(http.post(f"/subjects/{subject}", json=other)) == (404, 40403)
 
 
-def test_empty_metadata_and_rules_are_none(http: httpx.Client, subject: str) -> None:
+def test_empty_metadata_and_rules_count_as_absent(http: httpx.Client, subject: str) -> None:
     first = register(http, subject, unique(subject), metadata={"properties": {}}, ruleSet={"domainRules": []})
     assert "metadata" not in latest(http, subject)
     assert "ruleSet" not in latest(http, subject)
     assert register(http, f"{subject}-b", unique(subject)) == first
 
 
-def test_metadata_or_rules_alone_keep_the_latest_schema(http: httpx.Client, subject: str) -> None:
+def test_registering_only_metadata_or_rules_keeps_the_latest_schema(http: httpx.Client, subject: str) -> None:
     first = register(http, subject, unique(subject))
     body = {"metadata": {"properties": {"owner": "a"}}}
     second = http.post(f"/subjects/{subject}/versions", json=body).json()
@@ -69,7 +69,9 @@ def test_the_next_schema_keeps_metadata_and_rules_that_the_request_does_not_name
     assert http.post(f"/subjects/{subject}", json={"schema": found["schema"], **contract}).json()["version"] == 2
 
 
-def test_the_configuration_adds_metadata_below_and_above_the_requests(http: httpx.Client, subject: str) -> None:
+def test_the_config_adds_default_and_override_metadata_to_those_of_the_request(
+    http: httpx.Client, subject: str
+) -> None:
     config = {
         "defaultMetadata": {"properties": {"team": "core", "owner": "unknown"}, "tags": {"R.x": ["PII"]}},
         "overrideMetadata": {"properties": {"region": "eu"}, "sensitive": ["owner"]},
@@ -86,7 +88,7 @@ def test_the_configuration_adds_metadata_below_and_above_the_requests(http: http
     assert latest(http, subject)["metadata"] == wanted
 
 
-def test_the_configuration_adds_rules_by_their_names(http: httpx.Client, subject: str) -> None:
+def test_the_config_adds_default_and_override_rules_by_their_names(http: httpx.Client, subject: str) -> None:
     config = {
         "defaultRuleSet": {"migrationRules": [rule("foo"), rule("own", doc="a default")]},
         "overrideRuleSet": {"migrationRules": [rule("last")]},
@@ -126,7 +128,7 @@ def test_schemas_are_listed_by_the_type_of_their_rules(http: httpx.Client, subje
     assert http.get("/schemas", params={**query, "ruleType": "OTHER"}).json() == []
 
 
-def test_versions_are_compatible_within_their_group(http: httpx.Client, subject: str) -> None:
+def test_compatibility_is_checked_only_within_the_compatibility_group(http: httpx.Client, subject: str) -> None:
     http.put(f"/config/{subject}", json={"compatibilityGroup": "major"})
     register(http, subject, unique(subject), metadata={"properties": {"major": "1"}})
     path = f"/subjects/{subject}/versions"
@@ -142,7 +144,9 @@ def test_versions_are_compatible_within_their_group(http: httpx.Client, subject:
     assert refusal(http.post(path, json=other)) == (409, 40901)
 
 
-def test_a_setting_is_cleared_by_null_and_the_answer_is_all_that_is_set(http: httpx.Client, subject: str) -> None:
+def test_a_config_setting_is_cleared_by_null_and_the_response_has_all_remaining_settings(
+    http: httpx.Client, subject: str
+) -> None:
     path = f"/config/{subject}"
     assert http.put(path, json={"compatibilityGroup": "major", "validateFields": True}).status_code == 200
     assert http.put(path, json={"compatibilityGroup": None}).json() == {"validateFields": True}
@@ -150,7 +154,9 @@ def test_a_setting_is_cleared_by_null_and_the_answer_is_all_that_is_set(http: ht
     assert http.get(path).json() == {"compatibilityLevel": "FULL", "validateFields": True}
 
 
-def test_reserved_fields_stay_reserved_where_fields_are_validated(http: httpx.Client, subject: str) -> None:
+def test_reserved_fields_cannot_be_used_or_released_while_fields_are_validated(
+    http: httpx.Client, subject: str
+) -> None:
     path = f"/subjects/{subject}/versions"
     http.put(f"/config/{subject}", json={"validateFields": True})
     taken = {"schema": unique(subject), "metadata": {"properties": {"confluent:reserved": "x, z"}}}
@@ -166,7 +172,9 @@ def test_reserved_fields_stay_reserved_where_fields_are_validated(http: httpx.Cl
     assert http.post(path, json=fewer).json()["version"] == 2
 
 
-def test_a_version_asked_for_by_its_number_is_a_version_of_its_own(http: httpx.Client, subject: str) -> None:
+def test_registering_a_known_schema_with_the_next_version_number_creates_a_version_with_a_new_id(
+    http: httpx.Client, subject: str
+) -> None:
     path = f"/subjects/{subject}/versions"
 
     def ask(**more: Any) -> httpx.Response:

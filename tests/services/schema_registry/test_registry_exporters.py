@@ -47,7 +47,7 @@ def remove(source: httpx.Client, name: str) -> None:
     assert source.delete(f"/exporters/{name}").status_code == 204
 
 
-def test_an_exporter_is_made_paused_changed_and_deleted(pair: tuple[httpx.Client, httpx.Client]) -> None:
+def test_an_exporter_is_created_paused_changed_reset_and_deleted(pair: tuple[httpx.Client, httpx.Client]) -> None:
     source, destination = pair
     body = settings(destination, name="life", subjects=["nothing"], contextType="custom", context="c")
     body["config"]["basic.auth.user.info"] = "alice:secret"
@@ -88,14 +88,14 @@ def test_an_exporter_is_made_paused_changed_and_deleted(pair: tuple[httpx.Client
         ({"subjectRenameFormat": "constant"}, 40952),
     ],
 )
-def test_an_exporter_that_cannot_be_is_refused(
+def test_an_invalid_exporter_is_refused(
     pair: tuple[httpx.Client, httpx.Client], change: dict[str, Any], code: int
 ) -> None:
     source, destination = pair
     assert refusal(source.post("/exporters", json=settings(destination, name="e") | change)) == (409, code)
 
 
-def test_schemas_are_copied_with_ids_versions_and_references_as_they_come_and_go(
+def test_an_exporter_copies_registrations_and_deletions_with_ids_versions_and_references(
     pair: tuple[httpx.Client, httpx.Client],
 ) -> None:
     source, destination = pair
@@ -126,7 +126,7 @@ def test_schemas_are_copied_with_ids_versions_and_references_as_they_come_and_go
     remove(source, "copy")
 
 
-def test_an_exporter_takes_the_subjects_that_it_names(pair: tuple[httpx.Client, httpx.Client]) -> None:
+def test_an_exporter_copies_only_the_subjects_that_match_its_patterns(pair: tuple[httpx.Client, httpx.Client]) -> None:
     source, destination = pair
     for name in ("orders-value", "orders-key", "users-value", ":.ctx:orders-value"):
         register(source, name, '"long"')
@@ -139,7 +139,9 @@ def test_an_exporter_takes_the_subjects_that_it_names(pair: tuple[httpx.Client, 
     remove(source, "some")
 
 
-def test_an_exporter_says_why_it_cannot_export(pair: tuple[httpx.Client, httpx.Client]) -> None:
+def test_the_status_of_an_exporter_has_an_error_while_its_destination_is_unreachable(
+    pair: tuple[httpx.Client, httpx.Client],
+) -> None:
     source, _ = pair
     register(source, "stuck", '"bytes"')
     config = {"schema.registry.url": "http://127.0.0.1:1"}

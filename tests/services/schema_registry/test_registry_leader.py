@@ -134,7 +134,7 @@ def post_and_leave(url: str, number: int) -> socket.socket:
     return connection
 
 
-def test_a_leader_that_slept_gives_out_no_id_from_an_old_state() -> None:
+def test_a_paused_registry_leader_assigns_no_duplicate_id_after_another_was_elected() -> None:
     with (
         Broker({"group.min.session.timeout.ms": "1000"}) as broker,
         three_registries(broker.bootstrap_servers) as children,
@@ -200,7 +200,7 @@ def knows(client: httpx.Client, number: int) -> bool:
     return client.get(f"/subjects/s{number}/versions/1").status_code == 200
 
 
-def test_ids_survive_the_death_of_the_leader() -> None:
+def test_every_registered_schema_keeps_its_unique_id_after_the_registry_leader_was_killed() -> None:
     with (
         Broker({"group.min.session.timeout.ms": "1000"}) as broker,
         three_registries(broker.bootstrap_servers) as children,

@@ -64,19 +64,19 @@ def live_through_a_restart(bootstrap_servers: str) -> None:
         assert register(client, "c", '"string"') == 3
 
 
-def test_everything_is_there_after_a_restart(bootstrap: str) -> None:
+def test_a_restarted_registry_restores_its_schemas_and_config(bootstrap: str) -> None:
     live_through_a_restart(bootstrap)
 
 
 @pytest.mark.apache
-def test_the_same_on_apache_kafka() -> None:
+def test_a_restarted_registry_on_apache_kafka_restores_its_schemas_and_config() -> None:
     with ApacheKafka() as kafka:
         live_through_a_restart(kafka.bootstrap_servers)
         written = {key for key, _ in records_of(kafka.bootstrap_servers)}
     assert b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}' in written
 
 
-def test_a_follower_forwards_what_it_is_told_to_write_and_reads_it_at_once(bootstrap: str) -> None:
+def test_a_follower_registry_forwards_writes_to_the_leader_and_reads_them_at_once(bootstrap: str) -> None:
     with registry_client(bootstrap) as one, registry_client(bootstrap) as two:
         for number in range(10):
             writer, reader = (one, two) if number % 2 else (two, one)
@@ -95,7 +95,7 @@ def test_a_follower_forwards_what_it_is_told_to_write_and_reads_it_at_once(boots
     assert len(keys) == len(set(keys)) == 10
 
 
-def test_an_instance_answers_reads_only_when_it_can_be_written_to() -> None:
+def test_a_starting_registry_answers_reads_only_when_it_can_accept_writes() -> None:
     # As long as Kafka's default is, a group waits for company before it has a leader.
     delay = {"group.initial.rebalance.delay.ms": "3000"}
     with Broker(delay) as broker, registry_client(broker.bootstrap_servers) as client:
@@ -106,7 +106,9 @@ def test_an_instance_answers_reads_only_when_it_can_be_written_to() -> None:
         assert register(client, "a", INT) == 1
 
 
-def test_an_instance_that_may_not_lead_waits_for_one_that_may(bootstrap: str) -> None:
+def test_a_registry_that_is_not_eligible_refuses_writes_without_a_leader_and_forwards_them_to_one(
+    bootstrap: str,
+) -> None:
     with registry_client(bootstrap, Config(is_eligible=False, leader_timeout_ms=300)) as client:
         refused = client.post("/subjects/a/versions", json={"schema": INT})
         assert (refused.status_code, refused.json()["error_code"]) == (500, 50004)
@@ -145,7 +147,7 @@ FOREIGN = [
 ]
 
 
-def test_a_topic_of_the_jvm_registry_is_read_and_carried_on(bootstrap: str) -> None:
+def test_a_schemas_topic_of_the_jvm_registry_is_read_and_continued(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic("_schemas", 1, 1, config={"cleanup.policy": "compact"})
     admin.create_topics([topic])["_schemas"].result()
@@ -176,7 +178,7 @@ def test_a_topic_of_the_jvm_registry_is_read_and_carried_on(bootstrap: str) -> N
     )
 
 
-def test_a_topic_that_would_forget_is_refused(bootstrap: str) -> None:
+def test_a_schemas_topic_without_compaction_is_refused(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("_schemas", 1, 1)])["_schemas"].result()
     with pytest.raises(TopicUnavailable, match="must be compact"), registry(bootstrap):

@@ -9,7 +9,7 @@ import httpx
 from tests.services.schema_registry.test_registry_api import refusal, register, unique
 
 
-def test_an_alias_leads_to_the_versions_of_another_subject(http: httpx.Client, subject: str) -> None:
+def test_an_alias_resolves_to_the_versions_of_another_subject(http: httpx.Client, subject: str) -> None:
     schema_id = register(http, subject, unique(subject))
     alias = f"{subject}%2Falias"
     assert http.put(f"/config/{alias}", json={"alias": subject}).json() == {"alias": subject}
@@ -24,7 +24,7 @@ def test_an_alias_leads_to_the_versions_of_another_subject(http: httpx.Client, s
     assert refusal(http.get(f"/config/{subject}")) == (404, 40408)
 
 
-def test_an_alias_is_a_name_in_its_own_context(http: httpx.Client, subject: str) -> None:
+def test_an_alias_refers_to_a_subject_of_its_own_context(http: httpx.Client, subject: str) -> None:
     context = f":.{subject}:"
     register(http, f"{context}{subject}", unique(subject))
     http.put(f"/config/{context}alias", json={"alias": subject})
@@ -40,7 +40,7 @@ def test_schemas_are_listed_with_their_aliases(http: httpx.Client, subject: str)
     assert (found["subject"], found["aliases"]) == (subject, [f"alias-{subject}-1", f"alias-{subject}-2"])
 
 
-def test_a_name_without_context_is_looked_for_in_every_context(http: httpx.Client, subject: str) -> None:
+def test_a_subject_without_context_is_searched_in_every_context(http: httpx.Client, subject: str) -> None:
     qualified = f":.{subject}:{subject}"
     register(http, qualified, unique(subject))
     assert http.get(f"/subjects/{subject}/versions/1").json()["subject"] == qualified
@@ -52,7 +52,7 @@ def test_a_name_without_context_is_looked_for_in_every_context(http: httpx.Clien
     assert http.get(f"/contexts/.{subject}/contexts").json() == http.get("/contexts").json()
 
 
-def test_an_answer_tells_when_and_where_a_schema_was_registered(http: httpx.Client, subject: str) -> None:
+def test_a_response_has_the_subject_the_version_and_the_timestamp_of_a_schema(http: httpx.Client, subject: str) -> None:
     started_ms = int(time.time() * 1000)
     schema_id = register(http, subject, unique(subject))
     register(http, f"{subject}-b", unique(subject))
@@ -62,7 +62,9 @@ def test_an_answer_tells_when_and_where_a_schema_was_registered(http: httpx.Clie
     assert http.get(f"/subjects/{subject}/versions/1").json()["ts"] >= started_ms - 1000
 
 
-def test_references_are_answered_with_their_context_if_it_is_asked_for(http: httpx.Client, subject: str) -> None:
+def test_references_are_returned_with_their_context_when_the_qualified_format_is_requested(
+    http: httpx.Client, subject: str
+) -> None:
     context = f":.{subject}:"
     register(http, f"{context}inner", '{"type":"fixed","name":"n.F","size":4}')
     references = [{"name": "n.F", "subject": "inner", "version": 1}]
@@ -76,7 +78,9 @@ def test_references_are_answered_with_their_context_if_it_is_asked_for(http: htt
     assert http.get("/schemas/ids/2", params=by_id).json()["references"] == qualified
 
 
-def test_a_mode_is_cleared_by_null_and_overridden_from_above(http: httpx.Client, subject: str) -> None:
+def test_a_subject_mode_is_cleared_by_null_or_recursively_and_overridden_by_the_global_mode(
+    http: httpx.Client, subject: str
+) -> None:
     path = f"/mode/{subject}"
     assert http.put(path, json={"mode": "READONLY"}).json() == {"mode": "READONLY"}
     assert http.put(path, json={"mode": None}).json() == {"mode": None}

@@ -19,7 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120)
 
 
-def test_it_serves_with_a_properties_file_and_stops_in_order(tmp_path: Path) -> None:
+def test_the_registry_serves_with_a_properties_file_and_exits_with_0(tmp_path: Path) -> None:
     with Broker() as broker:
         properties = tmp_path / "schema-registry.properties"
         properties.write_text(
@@ -33,7 +33,7 @@ def test_it_serves_with_a_properties_file_and_stops_in_order(tmp_path: Path) -> 
             assert child.stop() == 0
 
 
-def test_a_cluster_that_does_not_answer_is_named() -> None:
+def test_the_registry_exits_with_an_error_that_names_the_unreachable_cluster() -> None:
     ended = run(
         "--bootstrap-server", "127.0.0.1:1", "--port", "0", "--override", "kafkastore.init.timeout.ms=100"
     )  # fmt: skip
@@ -41,14 +41,14 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     assert "127.0.0.1:1 does not answer" in ended.stdout
 
 
-def test_while_it_waits_for_a_cluster_it_can_be_stopped(tmp_path: Path) -> None:
+def test_the_registry_can_be_stopped_while_it_waits_for_its_cluster(tmp_path: Path) -> None:
     command = [*COMMAND, "--bootstrap-server", "127.0.0.1:1", "--port", "0"]
     with LoggedProcess(command, tmp_path / "registry.log") as child:
         child.wait_for("waiting for Kafka at 127.0.0.1:1")
         assert child.stop() == 0
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_the_registry_exits_with_an_error_that_names_the_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ended = run("--host", "127.0.0.1", "--port", str(port))
@@ -64,7 +64,9 @@ def test_a_port_that_is_taken_is_named() -> None:
         (("nowhere.properties",), "nowhere.properties"),
     ],
 )
-def test_settings_that_make_no_sense_are_named(arguments: tuple[str, ...], says: str) -> None:
+def test_the_registry_exits_with_an_error_that_names_the_invalid_argument(
+    arguments: tuple[str, ...], says: str
+) -> None:
     ended = run(*arguments)
     assert ended.returncode != 0
     assert says in ended.stderr

@@ -40,13 +40,15 @@ def test_a_schema_sent_with_its_references_inlined_is_found_by_lookup(http: http
     assert found["references"] == pair.references
 
 
-def test_a_schema_sent_with_its_references_inlined_is_registered_already(http: httpx.Client, pair: Pair) -> None:
+def test_registering_a_schema_with_its_references_inlined_creates_no_new_version(
+    http: httpx.Client, pair: Pair
+) -> None:
     schema_id = pair.register()
     assert register(http, pair.outer, pair.inlined) == schema_id
     assert http.get(f"/subjects/{pair.outer}/versions").json() == [1]
 
 
-def test_an_inlined_schema_of_another_shape_is_another_schema(http: httpx.Client, pair: Pair) -> None:
+def test_an_inlined_schema_with_another_field_type_is_another_schema(http: httpx.Client, pair: Pair) -> None:
     schema_id = pair.register()
     longer = pair.inlined.replace('"type":"int"', '"type":"long"')
     assert refusal(http.post(f"/subjects/{pair.outer}", json={"schema": longer})) == (404, 40403)
@@ -82,7 +84,9 @@ def test_a_softly_deleted_version_cannot_be_referred_to(http: httpx.Client, pair
     assert refusal(http.post(f"/subjects/{pair.outer}/versions", json=body)) == (422, 42201)
 
 
-def test_a_softly_deleted_referrer_cannot_come_back_without_what_it_refers_to(http: httpx.Client, pair: Pair) -> None:
+def test_a_softly_deleted_schema_cannot_be_registered_again_without_the_schema_that_it_refers_to(
+    http: httpx.Client, pair: Pair
+) -> None:
     pair.register()
     assert http.delete(f"/subjects/{pair.outer}/versions/1").json() == 1
     assert http.delete(f"/subjects/{pair.inner}/versions/1").json() == 1
@@ -93,7 +97,7 @@ def test_a_softly_deleted_referrer_cannot_come_back_without_what_it_refers_to(ht
     assert (found["version"], found["deleted"]) == (1, True)
 
 
-def test_a_permanent_delete_is_refused_while_a_softly_deleted_schema_refers_to_it(
+def test_a_permanent_deletion_is_refused_while_a_softly_deleted_schema_refers_to_the_version(
     http: httpx.Client, pair: Pair
 ) -> None:
     pair.register()

@@ -49,7 +49,7 @@ def http() -> Iterator[httpx.Client]:
     [(GenerationMode.POSITIVE, True), (GenerationMode.POSITIVE, False), (GenerationMode.NEGATIVE, True)],
     ids=["allowed-known", "allowed-drawn", "not-allowed"],
 )
-def test_no_request_is_answered_with_500(
+def test_no_request_to_the_registry_drawn_from_its_openapi_document_gets_a_5xx_response(
     http: httpx.Client, mode: GenerationMode, is_known: bool, record_property: Callable[[str, object], None]
 ) -> None:
     document = schemathesis.openapi.from_dict(http.get("/openapi.json").json())

@@ -41,7 +41,7 @@ def test_tags_are_added_and_removed_while_registering(http: httpx.Client, subjec
     assert refusal(http.post(f"/subjects/{subject}/versions", json=wrong)) == (422, 42201)
 
 
-def test_tags_go_on_to_the_next_schema_if_it_is_asked_for(http: httpx.Client, subject: str) -> None:
+def test_tags_are_propagated_to_the_next_version_on_request(http: httpx.Client, subject: str) -> None:
     register(http, subject, avro(subject, tags=',"confluent:tags":["A"]'))
     evolved = avro(subject, field_tags=',"default":"x","confluent:tags":["B"]')
     register(http, subject, evolved, propagateSchemaTags=True)
@@ -50,7 +50,7 @@ def test_tags_go_on_to_the_next_schema_if_it_is_asked_for(http: httpx.Client, su
     assert found["schemaTags"] == tagged(record, "A") + tagged(f"{record}.f1", "B", kind="sr_field")
 
 
-def test_tags_of_a_version_are_changed_with_its_rules(http: httpx.Client, subject: str) -> None:
+def test_tags_and_rules_of_a_version_are_changed_in_one_request(http: httpx.Client, subject: str) -> None:
     register(http, subject, avro(subject))
     path = f"/subjects/{subject}/versions/latest/tags"
     record = f"T{subject[2:]}"
@@ -84,7 +84,7 @@ JSON_TEXT = (
         ("object.one.oneof.1.object.y", "sr_field"),
     ],
 )
-def test_a_json_schema_is_tagged_by_the_way_to_its_parts(
+def test_parts_of_a_json_schema_are_tagged_by_their_path(
     http: httpx.Client, subject: str, path: str, kind: str
 ) -> None:
     tags = tagged(path, "PII", kind=kind)
@@ -94,7 +94,7 @@ def test_a_json_schema_is_tagged_by_the_way_to_its_parts(
     assert found["schema"].count("confluent:tags") == 1
 
 
-def test_a_proto_file_is_tagged_with_options(http: httpx.Client, subject: str) -> None:
+def test_a_protobuf_schema_is_tagged_with_options(http: httpx.Client, subject: str) -> None:
     text = 'syntax = "proto3";\npackage p;\nmessage M { string a = 1; message N { string b = 1; } }\n'
     tags = tagged("p.M", "X") + tagged("p.M.a", "PII", "Y", kind="sr_field") + tagged("p.M.N.b", "Z", kind="sr_field")
     register(http, subject, text, schemaType="PROTOBUF", schemaTagsToAdd=tags)

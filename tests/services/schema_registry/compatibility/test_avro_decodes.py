@@ -153,7 +153,7 @@ def parse(tree: Any) -> AvroType:
 
 @settings(max_examples=250)
 @given(st.data())
-def test_what_is_called_backward_compatible_decodes(data: st.DataObject) -> None:
+def test_a_backward_compatible_avro_schema_decodes_data_of_the_old_one(data: st.DataObject) -> None:
     old_tree = data.draw(types())
     new_tree = data.draw(changed(old_tree))
     old = parse(old_tree)
@@ -171,13 +171,13 @@ def test_what_is_called_backward_compatible_decodes(data: st.DataObject) -> None
 
 @settings(max_examples=100)
 @given(types())
-def test_a_schema_reads_what_it_wrote_itself(tree: Any) -> None:
+def test_an_avro_schema_is_compatible_with_itself_and_prints_as_it_was_parsed(tree: Any) -> None:
     schema = parse(tree)
     assert check_avro(schema, schema) == []
     assert avro_tree(parse(avro_tree(schema))) == avro_tree(schema)
 
 
-def test_the_judge_objects_where_we_do() -> None:
+def test_fastavro_fails_to_decode_where_the_check_reports_an_incompatibility() -> None:
     """fastavro does fail where a finding is real, so its silence above means something."""
     refused = 0
     for old, new, value in (

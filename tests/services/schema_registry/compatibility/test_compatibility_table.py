@@ -20,12 +20,12 @@ ROWS = [
 ]
 
 
-def test_the_table_is_as_long_as_it_should_be() -> None:
+def test_the_compatibility_table_has_at_least_200_rows() -> None:
     assert len(ROWS) >= 200
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "backward", "forward"), ROWS)
-def test_every_level_says_what_follows_from_the_two_directions(
+def test_the_verdict_of_every_level_follows_from_backward_and_forward_compatibility(
     kind: str, old: str, new: str, backward: bool, forward: bool
 ) -> None:
     before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
@@ -42,7 +42,7 @@ def test_every_level_says_what_follows_from_the_two_directions(
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "backward", "forward"), ROWS)
-def test_only_the_transitive_levels_ask_versions_before_the_latest(
+def test_only_the_transitive_levels_check_versions_before_the_latest(
     kind: str, old: str, new: str, backward: bool, forward: bool
 ) -> None:
     before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
@@ -56,7 +56,7 @@ def test_only_the_transitive_levels_ask_versions_before_the_latest(
 @pytest.mark.parametrize(
     ("old", "new", "strict", "lenient"), [pytest.param(*row[:4], id=row[4]) for row in json_pairs.POLICY]
 )
-def test_the_lenient_policy_forgives_content_models_and_nothing_else(
+def test_the_lenient_policy_accepts_changes_of_content_models_and_nothing_else(
     old: str, new: str, strict: bool, lenient: bool
 ) -> None:
     before, after = parse_schema("JSON", old, {}), parse_schema("JSON", new, {})
@@ -86,7 +86,9 @@ def test_another_type_of_schema_is_incompatible_at_every_level_but_none() -> Non
          "FIELD_SCALAR_KIND_CHANGED"),
     ],
 )  # fmt: skip
-def test_a_finding_says_what_and_where(kind: str, old: str, new: str, says: str) -> None:
+def test_an_incompatibility_is_reported_with_its_type_place_and_both_schema_versions(
+    kind: str, old: str, new: str, says: str
+) -> None:
     before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
     findings = check_level(Level.BACKWARD, after, [Earlier(3, before)])
     assert says in findings[0]

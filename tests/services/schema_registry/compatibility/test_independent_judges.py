@@ -37,7 +37,7 @@ def both_directions(pairs: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("reader", "writer", "can_read"), both_directions(avro_pairs.PAIRS))
-def test_avro_says_the_same(reader: str, writer: str, can_read: bool) -> None:
+def test_the_avro_package_agrees_with_the_compatibility_table(reader: str, writer: str, can_read: bool) -> None:
     checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
     verdict = checker.get_compatibility(avro.schema.parse(reader), avro.schema.parse(writer))
     assert (verdict.compatibility is SchemaCompatibilityType.compatible) == can_read, verdict.messages
@@ -71,7 +71,7 @@ BY_RULE = ("a default stands in for what was not required", "required, but there
         if row.values[2] and not str(row.id).endswith(BY_RULE)
     ],
 )
-def test_what_is_compatible_in_json_takes_every_sample_of_the_other(reader: str, writer: str) -> None:
+def test_a_compatible_json_schema_accepts_every_sample_that_the_other_accepts(reader: str, writer: str) -> None:
     takes, gives = (validator_for(json.loads(each), default=Draft7Validator) for each in (reader, writer))
     wide, narrow = takes(json.loads(reader)), gives(json.loads(writer))
     refused = [sample for sample in SAMPLES if narrow.is_valid(sample) and not wide.is_valid(sample)]
@@ -111,7 +111,7 @@ def first_message(file: ProtoFile) -> Any:
     ("reader", "writer"),
     [pytest.param(*row.values[:2], id=row.id) for row in both_directions(protobuf_pairs.PAIRS) if row.values[2]],
 )
-def test_what_is_compatible_in_protobuf_reads_every_field_of_the_other(reader: str, writer: str) -> None:
+def test_a_compatible_protobuf_schema_reads_every_common_field_that_the_other_wrote(reader: str, writer: str) -> None:
     ours, theirs = (first_message(link(read_proto(each))) for each in (reader, writer))
     written = filled(theirs())
     read = ours.FromString(written.SerializeToString())

@@ -42,7 +42,7 @@ def judge_protobuf(old: ProtobufParsed, new: ProtobufParsed, wanted: tuple[str, 
 
 
 @pytest.mark.parametrize(("old", "new", "wanted"), JSON_ROWS)
-def test_a_json_schema_is_compatible_where_the_jvm_registry_says_so(
+def test_a_change_of_a_json_schema_gets_the_verdict_of_the_jvm_registry(
     old: Any, new: Any, wanted: tuple[str, ...]
 ) -> None:
     found = {f"{each.kind} {each.path}" for each in check_json(json_schema(new).schema, json_schema(old).schema)}
@@ -50,7 +50,7 @@ def test_a_json_schema_is_compatible_where_the_jvm_registry_says_so(
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case[0]) for case in jvm_protobuf_cases.CASES])
-def test_a_proto_file_is_compatible_where_the_jvm_registry_says_so(case: Case) -> None:
+def test_a_change_of_a_protobuf_schema_gets_the_verdict_of_the_jvm_registry(case: Case) -> None:
     _, old, new, wanted = case
     judge_protobuf(proto_file(old, {}), proto_file(new, {}), wanted)
 
@@ -58,7 +58,7 @@ def test_a_proto_file_is_compatible_where_the_jvm_registry_says_so(case: Case) -
 @pytest.mark.parametrize(
     ("old", "new", "wanted"), [pytest.param(*case[1:], id=case[0]) for case in jvm_protobuf_cases.IMPORTS]
 )
-def test_types_of_imported_files_are_compared_where_a_field_leads_to_them(
+def test_types_of_imported_protobuf_files_are_compared_where_a_field_uses_them(
     old: tuple[str, str], new: tuple[str, str], wanted: tuple[str, ...]
 ) -> None:
     before, after = (proto_file(text, {"parts.proto": parts}) for text, parts in (old, new))
