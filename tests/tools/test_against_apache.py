@@ -31,7 +31,7 @@ def tools_for(name: str, request: pytest.FixtureRequest) -> ToolServer:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_our_tools_and_apaches_say_the_same_about_an_apache_cluster(
+def test_our_tools_print_the_same_as_apaches_on_an_apache_kafka_cluster(
     name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
     cluster = request.getfixturevalue("another_apache" if name in UNTIDY else "apache")
@@ -40,7 +40,7 @@ def test_our_tools_and_apaches_say_the_same_about_an_apache_cluster(
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
-def test_our_tools_and_apaches_say_the_same_about_our_cluster(
+def test_our_tools_print_the_same_as_apaches_on_our_cluster(
     name: str, record_property: Callable[[str, object], None], request: pytest.FixtureRequest
 ) -> None:
     cluster = request.getfixturevalue("another_of_ours" if name in UNTIDY else "ours")

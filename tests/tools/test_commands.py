@@ -15,7 +15,7 @@ from tests.tools.stage import run_ours
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
-def test_every_tool_is_installed_under_its_name_and_with_sh_behind_it() -> None:
+def test_every_tool_is_installed_under_its_name_with_and_without_sh() -> None:
     scripts = tomllib.loads(PYPROJECT.read_text())["project"]["scripts"]
     for tool, place in TOOLS.items():
         module, _, name = place.partition(":")
@@ -24,7 +24,7 @@ def test_every_tool_is_installed_under_its_name_and_with_sh_behind_it() -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_help_names_options_and_costs_neither_a_loop_nor_a_client(tool: str) -> None:
+def test_help_lists_options_and_imports_neither_an_event_loop_nor_a_client(tool: str) -> None:
     code = (
         f"import sys; from pessoa.cli.tools import load\n"
         f"try: load({tool!r})(['--help'])\n"
@@ -46,7 +46,7 @@ def test_help_names_options_and_costs_neither_a_loop_nor_a_client(tool: str) -> 
         ("consumer_groups", ("--describe", "--all-groups")),
     ],
 )
-def test_a_question_costs_no_more_imports_than_it_needs(tool: str, words: tuple[str, ...]) -> None:
+def test_listing_and_describing_import_no_modules_that_are_slow_to_import(tool: str, words: tuple[str, ...]) -> None:
     # Each of these takes milliseconds, and most of the time of such a tool is what it imports.
     heavy = ("asyncio", "dataclasses", "encodings.idna", "inspect", "json", "pathlib", "ssl", "textwrap", "threading")
     with Broker() as broker:
@@ -59,7 +59,7 @@ def test_a_question_costs_no_more_imports_than_it_needs(tool: str, words: tuple[
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_what_a_process_prints_is_whole_although_it_ends_without_ceremony() -> None:
+def test_a_tool_process_prints_its_whole_output_before_it_exits() -> None:
     with Broker() as broker:
         names = [f"t{number:03}-{'x' * 200}" for number in range(60)]
         for name in names:
@@ -82,12 +82,12 @@ def test_an_unknown_option_ends_with_code_1(tool: str) -> None:
     assert run_ours(tool, "--levitate").code == 1
 
 
-def test_names_that_differ_in_two_letters_may_hash_alike() -> None:
+def test_names_that_differ_only_in_aa_and_bb_have_the_same_java_hash() -> None:
     # What the comparison with Apache's tools rests on.
     assert string_hash("Aa-orders") == string_hash("BB-orders")
     assert partition_hash(("Aa-orders", 3)) == partition_hash(("BB-orders", 3))
 
 
-def test_keys_come_in_the_order_of_javas_buckets() -> None:
+def test_hash_order_sorts_keys_as_a_java_hash_map_does() -> None:
     assert string_hash("hello") == 99162322
     assert hash_order([("g1", 0), ("g1", 1), ("g1", 2)], partition_hash) == [("g1", 2), ("g1", 1), ("g1", 0)]

@@ -96,7 +96,7 @@ def test_services_start_in_order_serve_and_stop_in_reverse(confluent: Confluent)
     assert not Path(run).exists()
 
 
-def test_commands_that_need_no_service(confluent: Confluent) -> None:
+def test_confluent_list_version_and_help_work_without_a_running_service(confluent: Confluent) -> None:
     from pessoa import __version__
 
     assert confluent("list") == ["Available services:", *(f"  {name}" for name in available())]
@@ -121,13 +121,13 @@ def test_commands_that_need_no_service(confluent: Confluent) -> None:
         (("status", "connectors"), "connect is [DOWN]"),
     ],
 )
-def test_mistakes_are_told_on_standard_output_and_end_with_127(
+def test_a_failing_confluent_command_prints_the_reason_on_standard_output_and_exits_with_127(
     confluent: Confluent, words: tuple[str, ...], sentence: str
 ) -> None:
     assert confluent(*words, code=127)[0] == sentence
 
 
-def test_without_arguments_the_commands_are_listed_and_no_banner(tmp_path: Path) -> None:
+def test_confluent_without_arguments_lists_its_commands_without_the_banner(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "pessoa.cli.confluent.confluent"], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout.startswith("confluent: A command line interface")

@@ -39,7 +39,7 @@ def consumed(servers: str, topic: str, count: int, *words: str) -> Outcome:
                "--max-messages", str(count), "--timeout-ms", "100000", *words)  # fmt: skip
 
 
-def test_a_hundred_lines_arrive_with_the_flags_of_old(servers: str, topic: str) -> None:
+def test_a_hundred_lines_are_produced_with_the_deprecated_flags_and_consumed(servers: str, topic: str) -> None:
     lines = "".join(f"{number}\n" for number in range(1, 101))
     produced = run("kafka-console-producer", "--request-required-acks", "1", "--broker-list", servers, "--topic", topic,
                    stdin=lines)  # fmt: skip
@@ -61,7 +61,9 @@ def test_headers_keys_and_nulls_are_parsed_and_printed(servers: str, topic: str)
     ]
 
 
-def test_a_line_without_its_separator_ends_the_producer_after_the_good_lines(servers: str, topic: str) -> None:
+def test_the_producer_fails_at_a_line_without_key_separator_after_sending_the_lines_before(
+    servers: str, topic: str
+) -> None:
     bad = run("kafka-console-producer", "--bootstrap-server", servers, "--topic", topic,
               "--reader-property", "parse.key=true", stdin="k\tgood\nbad\n")  # fmt: skip
     assert bad == Outcome(
@@ -70,7 +72,9 @@ def test_a_line_without_its_separator_ends_the_producer_after_the_good_lines(ser
     assert consumed(servers, topic, 1).out == "good\n"
 
 
-def test_a_group_goes_on_where_it_stopped_and_not_where_it_had_fetched_to(servers: str, topic: str) -> None:
+def test_a_group_continues_after_the_last_printed_record_and_not_after_the_last_fetched_one(
+    servers: str, topic: str
+) -> None:
     run("kafka-console-producer", "--bootstrap-server", servers, "--topic", topic, stdin="one\ntwo\nthree\n")
     assert consumed(servers, topic, 2, "--group", topic).out == "one\ntwo\n"
     assert consumed(servers, topic, 1, "--group", topic).out == "three\n"
@@ -87,7 +91,7 @@ def test_a_partition_is_read_from_an_offset_without_a_group(servers: str, topic:
     assert run_ours("kafka-consumer-groups", "--bootstrap-server", servers, "--list") == groups
 
 
-def test_a_consumer_that_waits_in_vain_ends_well_and_says_so(servers: str, topic: str) -> None:
+def test_a_consumer_without_records_reports_its_timeout_and_exits_with_0(servers: str, topic: str) -> None:
     found = run("kafka-console-consumer", "--bootstrap-server", servers, "--topic", topic, "--timeout-ms", "300")
     assert found.code == 0
     assert found.err.splitlines()[-2:] == [
@@ -96,7 +100,7 @@ def test_a_consumer_that_waits_in_vain_ends_well_and_says_so(servers: str, topic
     ]
 
 
-def test_zookeeper_means_the_default_cluster_and_gets_a_warning(
+def test_the_zookeeper_option_uses_the_default_cluster_and_prints_a_warning(
     servers: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PESSOA_BOOTSTRAP_SERVER", servers)
@@ -127,7 +131,7 @@ def test_zookeeper_means_the_default_cluster_and_gets_a_warning(
         ),
     ],
 )
-def test_a_producer_that_makes_no_sense_is_told_why(words: tuple[str, ...], sentence: str) -> None:
+def test_the_console_producer_reports_wrong_arguments_and_exits_with_1(words: tuple[str, ...], sentence: str) -> None:
     done = run_ours("kafka-console-producer", *words)
     assert done.code == 1
     assert done.err.splitlines()[0] == sentence
@@ -157,7 +161,7 @@ def test_a_producer_that_makes_no_sense_is_told_why(words: tuple[str, ...], sent
         (("--bootstrap-server", "b:1", "--topic", "t", "--formatter", "bogus"), "bogus"),
     ],
 )  # fmt: skip
-def test_a_consumer_that_makes_no_sense_is_told_why(words: tuple[str, ...], sentence: str) -> None:
+def test_the_console_consumer_reports_wrong_arguments_and_exits_with_1(words: tuple[str, ...], sentence: str) -> None:
     done = run_ours("kafka-console-consumer", *words)
     assert done.code == 1
     assert done.err.splitlines()[0] == sentence

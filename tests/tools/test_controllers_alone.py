@@ -95,7 +95,9 @@ def ask_until_stable(tools: ToolServer, cluster: Cluster, line: str) -> list[tup
 
 
 @pytest.mark.apache
-def test_javas_admin_asks_controllers_as_it_asks_apaches(tmp_path: Path, tools: ToolServer) -> None:
+def test_apaches_tools_get_the_same_answers_from_our_controller_as_from_apaches(
+    tmp_path: Path, tools: ToolServer
+) -> None:
     release = ("--release-version", "4.2")
     with (
         ApacheKafka(format_words=release) as kafka,

@@ -185,9 +185,7 @@ def test_a_fourth_controller_is_added_and_the_leader_removed_and_nothing_is_lost
 
 
 @pytest.mark.apache
-def test_apaches_tools_move_a_static_quorum_into_the_log_and_change_its_voters(
-    tmp_path: Path, tools: ToolServer
-) -> None:
+def test_apaches_tools_make_a_static_quorum_dynamic_and_change_its_voters(tmp_path: Path, tools: ToolServer) -> None:
     nodes = Nodes(tmp_path, tools.run)
     voters = ",".join(f"{number}@{nodes.controller(number)}" for number in (1, 2, 3))
     for number in (1, 2, 3):

@@ -79,7 +79,7 @@ def parse_by_table(tool: Tool | ParsedTool, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_tool_of_kafkas_understands_the_examples_in_its_help(tool: str) -> None:
+def test_each_kafka_tool_accepts_the_examples_in_its_help(tool: str) -> None:
     shown = run_ours(tool, "--help")
     for name, *words in examples_in(shown.out + shown.err):
         assert name == tool
@@ -87,7 +87,7 @@ def test_a_tool_of_kafkas_understands_the_examples_in_its_help(tool: str) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in SUBCOMMANDS if name != "broker"])
-def test_a_subcommand_understands_the_examples_in_its_help(name: str) -> None:
+def test_each_pessoa_subcommand_accepts_the_examples_in_its_help(name: str) -> None:
     shown = CliRunner().invoke(pessoa, [name, "--help"], terminal_width=200)
     assert shown.exit_code == 0
     for first, subcommand, *words in examples_in(shown.output):
@@ -97,7 +97,7 @@ def test_a_subcommand_understands_the_examples_in_its_help(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BY_CLICK)
-def test_a_command_of_the_services_shows_examples(name: str) -> None:
+def test_each_service_command_accepts_the_examples_in_its_help(name: str) -> None:
     command = command_at(BY_CLICK[name])
     shown = CliRunner().invoke(command, ["--help"], terminal_width=200)
     assert shown.exit_code == 0
@@ -110,6 +110,6 @@ def test_confluent_has_the_commands_of_its_examples(capsys: pytest.CaptureFixtur
     assert {words[1] for words in examples_in(capsys.readouterr().out)} <= set(COMMANDS)
 
 
-def test_no_command_is_left_out() -> None:
+def test_every_installed_command_has_a_test_of_its_help() -> None:
     installed = {name for name in SCRIPTS if not name.endswith(".sh")}
     assert installed == {*TOOLS, *BY_CLICK, "pessoa", "confluent"}

@@ -66,7 +66,7 @@ def shell(tmp_path: Path) -> Iterator[KafkaShell]:
             terminal.close()
 
 
-def test_the_shell_from_pypi_finds_our_tools_and_adds_its_flags(shell: KafkaShell) -> None:
+def test_our_tools_work_in_kafka_shell_with_the_flags_that_it_adds(shell: KafkaShell) -> None:
     shell.enter("kafka-topics --create --topic orders --partitions 2")
     shell.until("Created topic orders.")
     shell.enter("kafka-topics --list")

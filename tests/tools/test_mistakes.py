@@ -50,7 +50,7 @@ def impatient(tmp_path: Path) -> str:
         ("kafka-reassign-partitions", ["--list"]),
     ],
 )
-def test_a_tool_says_at_once_and_once_that_no_broker_answers(
+def test_a_tool_first_prints_a_single_warning_that_no_broker_answers(
     tool: str, words: list[str], closed_port: str, tmp_path: Path
 ) -> None:
     settings = ["--command-config", impatient(tmp_path)]
@@ -69,7 +69,7 @@ def test_a_tool_says_at_once_and_once_that_no_broker_answers(
         ("kafka-console-consumer", ["--topic", "t"]),
     ],
 )
-def test_a_host_that_no_name_server_knows_is_refused_and_not_waited_for(tool: str, words: list[str]) -> None:
+def test_a_tool_exits_with_1_when_the_bootstrap_host_cannot_be_resolved(tool: str, words: list[str]) -> None:
     shown = run_ours(tool, "--bootstrap-server", "nowhere.invalid:9092", *words)
     assert shown.code == 1
     assert shown.err.startswith("WARN Couldn't resolve server nowhere.invalid from bootstrap.servers: no name")
@@ -77,16 +77,16 @@ def test_a_host_that_no_name_server_knows_is_refused_and_not_waited_for(tool: st
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("--lst", "--list"), ("--bootstrap-servers", "--bootstrap-server")])
-def test_a_mistyped_option_is_answered_with_the_one_that_was_meant(typed: str, meant: str) -> None:
+def test_a_mistyped_option_is_answered_with_a_suggestion(typed: str, meant: str) -> None:
     shown = run_ours("kafka-topics", typed, "--describe")
     assert shown == (1, "", f"{typed.removeprefix('--')} is not a recognized option\nDid you mean {meant}?\n")
 
 
-def test_a_word_that_is_like_no_option_gets_no_guess() -> None:
+def test_an_option_that_is_like_no_other_gets_no_suggestion() -> None:
     assert run_ours("kafka-topics", "--xyzzy").err == "xyzzy is not a recognized option\n"
 
 
-def test_describe_with_the_name_of_a_topic_alone_describes_that_topic() -> None:
+def test_describe_with_a_topic_name_but_without_the_topic_option_describes_that_topic() -> None:
     with Broker() as broker:
         ask = ("kafka-topics", "--bootstrap-server", broker.bootstrap_servers)
         for name in ("uvas-verdes", "peras"):
@@ -98,14 +98,14 @@ def test_describe_with_the_name_of_a_topic_alone_describes_that_topic() -> None:
     assert missing == (1, "Error while executing topic command : Topic 'uvas' does not exist as expected\n", "")
 
 
-def test_a_mistyped_command_is_answered_with_the_one_that_was_meant() -> None:
+def test_a_mistyped_command_is_answered_with_a_suggestion() -> None:
     shown = CliRunner().invoke(main, ["statsu"])
     assert shown.exit_code == 2
     assert "No such command 'statsu'. Did you mean 'status'?" in shown.output
     assert "Did you mean" not in CliRunner().invoke(main, ["xyzzy"]).output
 
 
-def test_the_logs_of_all_brokers_are_those_of_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pessoa_logs_broker_prints_the_logs_of_all_brokers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PESSOA_HOME", str(tmp_path))
     (tmp_path / "logs").mkdir()
     for name in ("broker-1", "broker-2", "schema-registry"):
@@ -118,7 +118,7 @@ def test_the_logs_of_all_brokers_are_those_of_broker(tmp_path: Path, monkeypatch
     assert missing.exit_code == 1
 
 
-def test_a_line_of_the_shell_may_be_copied_with_its_prompt_and_its_container_and_end_in_a_pipe() -> None:
+def test_the_shell_accepts_a_line_copied_with_a_prompt_a_docker_prefix_and_a_pipe() -> None:
     from pessoa.cli.shell import State, as_typed, command_line
 
     copied = "$ docker-compose exec broker  kafka-topics --list"
@@ -138,7 +138,7 @@ def tool(log: Path, *words: str) -> TypedProcess:
     return TypedProcess([sys.executable, "-m", "pessoa.cli.tools", *words], log)
 
 
-def test_a_producer_says_while_it_waits_for_a_line_that_no_broker_answers_and_ends_with_the_second_ctrl_c(
+def test_the_console_producer_warns_that_no_broker_answers_and_exits_on_the_second_ctrl_c(
     closed_port: str, tmp_path: Path
 ) -> None:
     words = ("kafka-console-producer", "--bootstrap-server", closed_port, "--topic", "t")
@@ -151,7 +151,7 @@ def test_a_producer_says_while_it_waits_for_a_line_that_no_broker_answers_and_en
     assert "Traceback" not in producer.said
 
 
-def test_a_consumer_says_that_no_broker_answers_and_ends_with_ctrl_c_as_it_does_with_a_cluster(
+def test_the_console_consumer_warns_that_no_broker_answers_and_exits_with_0_on_ctrl_c(
     closed_port: str, tmp_path: Path
 ) -> None:
     words = ("kafka-console-consumer", "--bootstrap-server", closed_port, "--topic", "t")

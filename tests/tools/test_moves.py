@@ -140,7 +140,7 @@ def test_partitions_move_with_a_throttle_and_keep_their_records(
     has_every_record(cluster, topic)
 
 
-def test_a_move_that_cannot_end_is_listed_not_started_twice_and_taken_back(
+def test_an_unfinished_reassignment_is_listed_not_started_twice_and_cancelled(
     cluster: Cluster, run: Run, topic: str, tmp_path: Path
 ) -> None:
     def reassign(*words: str) -> Outcome:
@@ -176,7 +176,7 @@ def test_a_move_that_cannot_end_is_listed_not_started_twice_and_taken_back(
     has_every_record(cluster, topic)
 
 
-def test_leaders_are_moved_back_to_where_they_are_preferred(cluster: Cluster, run: Run, topic: str) -> None:
+def test_leader_election_moves_leadership_back_to_the_preferred_replica(cluster: Cluster, run: Run, topic: str) -> None:
     def elect(*words: str) -> Outcome:
         return run("kafka-leader-election", "--bootstrap-server", cluster.bootstrap_servers,
                    "--election-type", "preferred", *words)  # fmt: skip

@@ -33,7 +33,9 @@ def produced(kind: str, addresses: tuple[str, str], lines: str) -> Outcome:
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-def test_json_goes_in_and_comes_out_by_way_of_a_schema(kind: str, addresses: tuple[str, str]) -> None:
+def test_json_lines_are_produced_with_a_schema_and_consumed_as_the_same_json(
+    kind: str, addresses: tuple[str, str]
+) -> None:
     servers, url = addresses
     lines = '{"name":"fig","count":3}\n{"name":"plum","count":7}\n'
     done = produced(kind, addresses, lines)
@@ -46,13 +48,13 @@ def test_json_goes_in_and_comes_out_by_way_of_a_schema(kind: str, addresses: tup
     assert plain.out.encode().startswith(b"\0\0\0\0"), "the magic byte and the id stand before the payload"
 
 
-def test_a_line_that_does_not_fit_the_schema_is_named(addresses: tuple[str, str]) -> None:
+def test_the_producer_names_the_line_that_does_not_fit_the_schema(addresses: tuple[str, str]) -> None:
     done = produced("avro", addresses, '{"name":5}\n')
     assert done.code == 1
     assert "SerializationException: Error serializing line number 1: " in done.err
 
 
-def test_a_registry_that_cannot_be_reached_is_named(addresses: tuple[str, str]) -> None:
+def test_the_producer_names_the_registry_that_cannot_be_reached(addresses: tuple[str, str]) -> None:
     done = produced("avro", (addresses[0], "http://127.0.0.1:1"), '{"name":"fig","count":3}\n')
     assert done.code == 1
     assert "the schema registry at http://127.0.0.1:1 cannot be reached" in done.err

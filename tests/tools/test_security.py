@@ -132,7 +132,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_tool_comes_in(secured: Secured, way: str) -> None:
+def test_kafka_topics_lists_topics_with_every_authentication_method(secured: Secured, way: str) -> None:
     protocol, more = WAYS[way]
     found = secured.ask(protocol, **{key: value.replace("@D", str(secured.folder)) for key, value in more.items()})
     assert found.code == 0, found
@@ -142,7 +142,7 @@ def test_a_tool_comes_in(secured: Secured, way: str) -> None:
 @pytest.mark.parametrize(
     "way", ["SCRAM-256", "TLS and PLAIN", "both ends have certificates", "both ends have stores of Java's"]
 )
-def test_records_come_in_and_go_out(secured: Secured, way: str) -> None:
+def test_console_tools_produce_and_consume_through_tls_and_sasl(secured: Secured, way: str) -> None:
     protocol, more = WAYS[way]
     more = {key: value.replace("@D", str(secured.folder)) for key, value in more.items()}
     where = ("--bootstrap-server", secured.server(protocol), "--topic", re.sub(r"\W", "-", way),
@@ -153,7 +153,7 @@ def test_records_come_in_and_go_out(secured: Secured, way: str) -> None:
     assert read == Outcome(0, "one\ntwo\n", "Processed a total of 2 messages\n")
 
 
-def test_the_certificates_of_a_client_may_stand_in_the_properties(secured: Secured) -> None:
+def test_key_and_certificates_of_a_client_may_be_inline_in_the_properties_file(secured: Secured) -> None:
     key, _, chain = (secured.folder / "client.pem").read_text().partition("-----BEGIN CERTIFICATE-----")
     # A properties file goes on in the next line behind a backslash.
     inline = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": f"-----BEGIN CERTIFICATE-----{chain}"}
@@ -197,7 +197,7 @@ def test_the_certificates_of_a_client_may_stand_in_the_properties(secured: Secur
         ("SSL", {"ssl_truststore_location": "/nope.pem"}, "cannot be read"),
     ],
 )  # fmt: skip
-def test_a_client_that_is_refused_is_told_why_at_once(
+def test_a_client_that_is_refused_prints_the_reason_and_exits_with_1(
     secured: Secured, protocol: str, more: dict[str, str], sentence: str
 ) -> None:
     found = secured.ask(protocol, **{key: value.replace("@D", str(secured.folder)) for key, value in more.items()})

@@ -75,7 +75,7 @@ def test_console_share_consumer_delivers_released_records_again_and_accepted_one
     assert printed(run, broker, topic, group, 1) == ["Delivery:1\tkey-c\tc"]
 
 
-def test_console_share_consumer_rejects_records_for_good(run: Run, broker: Broker) -> None:
+def test_console_share_consumer_does_not_get_rejected_records_again(run: Run, broker: Broker) -> None:
     topic, group = queue_of(broker, "bad")
     assert printed(run, broker, topic, group, 1, "--reject") == ["Delivery:1\tkey-bad\tbad"]
     produce(broker, topic, "good")
@@ -83,7 +83,7 @@ def test_console_share_consumer_rejects_records_for_good(run: Run, broker: Broke
 
 
 @pytest.mark.parametrize("mode", ["auto", "sync", "async"])
-def test_verifiable_share_consumer_tells_what_it_consumed_and_what_was_acknowledged(
+def test_verifiable_share_consumer_prints_consumed_records_and_acknowledged_offsets(
     run: Run, broker: Broker, mode: str
 ) -> None:
     topic, _ = queue_of(broker, "a", "b", "c")
@@ -126,7 +126,9 @@ def test_share_consumer_perf_test_counts_the_records_of_all_members(run: Run, br
     assert int(total.split(", ")[5]) >= 500
 
 
-def test_share_groups_shows_the_members_that_consume(run: Run, broker: Broker) -> None:
+def test_kafka_share_groups_shows_members_and_refuses_to_delete_or_reset_an_active_group(
+    run: Run, broker: Broker
+) -> None:
     from confluent_kafka import ShareConsumer
 
     topic, group = queue_of(broker, "a")

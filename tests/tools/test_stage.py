@@ -20,14 +20,14 @@ def test_a_line_is_kept_when_only_its_random_id_has_the_letters_of_the_other_too
 
 
 @pytest.mark.parametrize(("prefix", "other"), [(THEIRS, OURS), (OURS, THEIRS)])
-def test_a_line_about_what_the_other_tool_made_is_left_out(prefix: str, other: str) -> None:
+def test_a_line_with_a_name_of_the_other_tool_is_left_out(prefix: str, other: str) -> None:
     assert printed(f"{other}-orders\n{prefix}-orders\n", prefix) == f"{THEIRS}-orders\n"
 
 
 @pytest.mark.parametrize("now_ms", [1_600_000_000_000, 1_799_999_999_999, 1_800_000_000_000, 1_999_999_999_999])
-def test_a_moment_of_any_year_from_2021_to_2033_is_no_difference(now_ms: int) -> None:
+def test_a_timestamp_in_milliseconds_is_replaced_before_the_comparison(now_ms: int) -> None:
     assert printed(f"created at {now_ms}\n", THEIRS) == "created at <ms>\n"
 
 
-def test_the_digits_behind_a_point_are_no_moment() -> None:
+def test_the_digits_of_a_fraction_are_not_replaced_as_a_timestamp() -> None:
     assert printed("sent 652.1683168316832 a second\n", THEIRS) == "sent 652.1683168316832 a second\n"

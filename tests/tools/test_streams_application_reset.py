@@ -73,7 +73,7 @@ def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
     consumer.close()
 
 
-def test_offsets_go_to_the_beginning_and_internal_topics_are_deleted_but_not_in_a_dry_run(
+def test_the_reset_sets_offsets_to_the_beginning_and_deletes_internal_topics_but_not_in_a_dry_run(
     broker: Broker, run: Run
 ) -> None:
     app, topic = unique("app"), filled(broker, 5)
@@ -112,7 +112,9 @@ def test_offsets_go_to_the_beginning_and_internal_topics_are_deleted_but_not_in_
         (["--to-datetime", "2023-11-14T22:13:23.000"], 3, ""),
     ],
 )
-def test_scenarios_choose_the_offset(broker: Broker, run: Run, scenario: list[str], offset: int, note: str) -> None:
+def test_each_reset_scenario_sets_its_offset(
+    broker: Broker, run: Run, scenario: list[str], offset: int, note: str
+) -> None:
     app, topic = unique("app"), filled(broker, 5)
     commit(broker, app, topic, 3)
     done = run(
@@ -154,7 +156,7 @@ def test_missing_topics_topics_that_are_not_internal_and_active_groups_are_refus
     consumer.close()
 
 
-def test_checkpoints_and_groups_of_an_app_of_pessoa_go_too(
+def test_the_reset_of_a_pessoa_streams_app_deletes_its_checkpoints_and_consumer_groups(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PESSOA_HOME", str(tmp_path))
