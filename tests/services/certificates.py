@@ -1,4 +1,4 @@
-"""An authority for tests, and the PEM files that it signs: a certificate, its key, and the authority's own."""
+"""A certificate authority for tests; its PEM files hold a key, a signed certificate and the authority's certificate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 class Authority:
-    """Everything that it signs is for 127.0.0.1, and good for an hour."""
+    """Signs certificates for 127.0.0.1 that are valid for an hour."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class Authority:
         Path(self.path).write_bytes(self._pem)
 
     def sign(self, name: str) -> str:
-        """The path of a file with a key and a certificate in this name."""
+        """Write a key and a certificate with this common name; return the path of the PEM file."""
         key = ec.generate_private_key(ec.SECP256R1())
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         builder = self._builder(_name(name), key.public_key())

@@ -1,6 +1,6 @@
-"""What a caller with bad intentions sends to the registry and the proxy; other callers are served all the same.
+"""Hostile requests to the schema registry and the REST proxy; other clients are still served.
 
-Each test is one attack over HTTP: it is answered with a problem of the caller's (4xx) and in bounded time, and the
+Each test is one attack over HTTP: it is answered with a client error (4xx), or accepted, in bounded time, and the
 service still answers afterwards.
 """
 
@@ -22,7 +22,7 @@ from pessoa.web.serving import ThreadedServer
 from tests.services.rest_proxy.stage import proxy_in_front_of
 from tests.services.schema_registry.serving import registry
 
-# On a busy machine; what these attacks took before they were stopped is minutes, or for ever.
+# Enough for a busy machine; without the limits that are tested here these attacks took minutes, or did not end.
 BOUNDED_S = 60.0
 JSON = {"content-type": "application/json"}
 
@@ -54,7 +54,7 @@ def register(http: httpx.Client, kind: str, schema: Any, subject: str | None = N
 
 
 def avro_defaults(depth: int) -> dict[str, Any]:
-    """Each record has two of the one before, both filled in by default."""
+    """Return a record schema in which each level has two fields of the level below, each with a default."""
     fields: list[Any] = [{"name": "f0", "type": {"type": "record", "name": "R0", "fields": []}}]
     for level in range(1, depth):
         inner: list[Any] = [{"name": name, "type": f"R{level - 1}", "default": {}} for name in ("x", "y")]
@@ -185,7 +185,7 @@ def test_other_clients_are_served_while_a_long_schema_is_parsed(server: Threaded
         while sending.is_alive():
             assert other.get("/schemas/types").status_code == 200
             answered += 1
-    # A client that had to wait for the end of the parsing would be answered once.
+    # A client that had to wait until the schema is parsed would be answered once.
     assert answered > 2
 
 

@@ -1,4 +1,4 @@
-"""HTTPS in front of registry and proxy: whom they show themselves to, whom they let in, what passes between them."""
+"""HTTPS of schema registry and REST proxy: client certificates, passwords, roles, and requests between the services."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ USERS = "alice: wonderland, admin\nbob: builder, guest\n"
 
 
 class Stage(NamedTuple):
-    """Two registries and a proxy that ask every client for a certificate and a password."""
+    """Two registries and a proxy that require a certificate and a password of every client."""
 
     registries: list[str]
     proxy: str

@@ -1,4 +1,4 @@
-"""`pessoa pipelines serve` as a service like the others: a settings file, HTTPS, users. No query runs, so no Spark."""
+"""`pessoa pipelines serve` with a settings file, HTTPS and users. No query is started, so Spark does not run."""
 
 from __future__ import annotations
 

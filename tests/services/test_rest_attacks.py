@@ -1,6 +1,6 @@
-"""What a caller with bad intentions sends to the REST proxy; other callers are served all the same.
+"""Hostile requests to the REST proxy; other clients are still served.
 
-Each test is one attack: it is answered with a problem of the caller's (4xx), writes nothing, and the proxy answers
+Each test is one attack: it is answered with a client error (4xx), or accepted, and writes nothing; the proxy answers
 afterwards.
 """
 
@@ -49,7 +49,8 @@ def rest(proxy: Rest, topic: str) -> Iterator[Rest]:
     assert proxy.get(f"/topics/{topic}/partitions/0/offsets").json()["end_offset"] == 0
 
 
-def refused(rest: Rest, topic: str, body: Any, content_type: str = V2_JSON, **headers: str) -> tuple[int, str]:
+def send_refused(rest: Rest, topic: str, body: Any, content_type: str = V2_JSON, **headers: str) -> tuple[int, str]:
+    """Send a produce request that must be refused with a short answer; return its status and message."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = rest.send("POST", f"/topics/{topic}", data, content_type, **headers)
     assert 400 <= answer.status_code < 500, answer.text[:300]
@@ -59,16 +60,16 @@ def refused(rest: Rest, topic: str, body: Any, content_type: str = V2_JSON, **he
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_deeply_nested_json_is_refused(rest: Rest, topic: str, opening: bytes) -> None:
-    assert refused(rest, topic, b'{"records":[{"value":' + opening * 100_000)[0] == 400
+    assert send_refused(rest, topic, b'{"records":[{"value":' + opening * 100_000)[0] == 400
 
 
 def test_a_gzip_bomb_as_request_body_is_refused(rest: Rest, topic: str) -> None:
     bomb = gzip.compress(b'{"records":[{"value":"' + b"x" * 50_000_000)
-    assert refused(rest, topic, bomb, content_encoding="gzip")[0] in (400, 415)
+    assert send_refused(rest, topic, bomb, content_encoding="gzip")[0] in (400, 415)
 
 
 def test_a_body_above_the_size_limit_is_refused_with_a_content_length_and_in_chunks(rest: Rest, topic: str) -> None:
-    assert refused(rest, topic, b" " * (LIMIT + 1))[0] == 413
+    assert send_refused(rest, topic, b" " * (LIMIT + 1))[0] == 413
     address = ("127.0.0.1", int(rest.url.rpartition(":")[2]))
     with socket.create_connection(address, timeout=PATIENCE_S) as connection:
         head = (
@@ -95,7 +96,7 @@ def test_a_produce_request_with_an_invalid_base64_value_is_refused_and_writes_no
     rest: Rest, topic: str, value: Any
 ) -> None:
     good = {"value": "aGVsbG8="}
-    assert refused(rest, topic, {"records": [good, {"value": value}]}, V2_BINARY)[0] == 400
+    assert send_refused(rest, topic, {"records": [good, {"value": value}]}, V2_BINARY)[0] == 400
 
 
 @pytest.mark.parametrize(
@@ -116,14 +117,14 @@ def test_a_produce_request_with_an_invalid_base64_value_is_refused_and_writes_no
     ],
 )
 def test_an_invalid_produce_body_is_refused(rest: Rest, topic: str, body: bytes) -> None:
-    assert refused(rest, topic, body)[0] in (400, 422)
+    assert send_refused(rest, topic, body)[0] in (400, 422)
 
 
-def against(schema: Any, value: Any) -> dict[str, Any]:
+def body_with_schema(schema: Any, value: Any) -> dict[str, Any]:
     return {"value_schema": json.dumps(schema), "records": [{"value": value}]}
 
 
-def choices(depth: int) -> dict[str, Any]:
+def nested_choices(depth: int) -> dict[str, Any]:
     known: dict[str, Any] = {"d0": {"type": "string"}}
     for level in range(1, depth):
         known[f"d{level}"] = {"anyOf": [{"$ref": f"#/definitions/d{level - 1}"}] * 2}
@@ -136,7 +137,7 @@ def choices(depth: int) -> dict[str, Any]:
         ({"pattern": "^(a+)+$"}, "a" * 5000 + "!"),
         ({"patternProperties": {"^(a|a)*$": False}, "additionalProperties": False}, {"a" * 5000 + "!": 1}),
         ({"pattern": "(?=(a+)+$)b"}, "a" * 100),
-        (choices(40), 1),
+        (nested_choices(40), 1),
         ({"allOf": [{"$ref": "#"}]}, 1),
         ({"uniqueItems": True}, [{"a": number} for number in range(3000)] + [{"a": 0}]),
     ],
@@ -145,7 +146,7 @@ def choices(depth: int) -> dict[str, Any]:
 def test_a_record_that_is_expensive_to_validate_against_its_schema_is_refused_in_bounded_time(
     rest: Rest, topic: str, schema: Any, value: Any
 ) -> None:
-    status, _ = refused(rest, f"{topic}", against(schema, value), JSON_SCHEMA)
+    status, _ = send_refused(rest, f"{topic}", body_with_schema(schema, value), JSON_SCHEMA)
     assert status == 422
 
 

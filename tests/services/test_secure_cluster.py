@@ -22,14 +22,14 @@ LOGIN = "org.apache.kafka.common.security"
 
 
 class Secure(NamedTuple):
-    """A cluster, by listener: where it is and what a client has to say."""
+    """The addresses of a cluster's listeners, and the certificates that clients need."""
 
     addresses: dict[str, str]
     authority: str
     certificate: str
 
     def settings(self, listener: str, mechanism: str) -> dict[str, str]:
-        """The settings of a client, with the names of the JVM's clients."""
+        """Return the settings of a client for this listener, under the names of Kafka's Java client."""
         found = {"security.protocol": listener}
         if listener.endswith("SSL"):
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.authority}
@@ -76,7 +76,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
             admin.alter_user_scram_credentials([change])[USER].result(60)
         addresses = {name: f"{HOST}:{port}" for name, port in ports.items()}
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            # The controller answers before the broker knows the user; librdkafka comes again until it is let in.
+            # The controller answers before the broker knows the user; librdkafka tries again until the login succeeds.
             login = {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": PASSWORD}
             way = {"bootstrap.servers": addresses["SASL_PLAINTEXT"], "security.protocol": "SASL_PLAINTEXT"}
             AdminClient({**way, **login, "log_level": 0}).list_topics(timeout=120)
@@ -107,7 +107,7 @@ def test_rest_proxy_produces_consumes_and_administers_on_a_secured_cluster(
         assert made.status_code == 201, made.text
         rest.wait_for_topic(topic)
         rest.produce(topic, "aGVsbG8=", content_type=V2_BINARY)
-        # Our own client asks for these, and librdkafka for the rest.
+        # Configs are read by our own client, everything else by librdkafka.
         configs = rest.get(f"{cluster}/topics/{topic}/configs").json()["data"]
         assert "retention.ms" in {each["name"] for each in configs}
         assert read_one(rest, topic) == "aGVsbG8="

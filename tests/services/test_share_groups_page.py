@@ -1,4 +1,4 @@
-"""docs/SHARE_GROUPS.md: its commands and programs run in their order, as they stand there but for the address."""
+"""Run the commands and programs of docs/SHARE_GROUPS.md in order; only the bootstrap address is replaced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pessoa.testing import Broker
 PAGE = Path(__file__).parents[2] / "docs" / "SHARE_GROUPS.md"
 ADDRESS = "localhost:9092"
 TIMEOUT_S = 120.0
-# A worker gets its partitions with its second heartbeat: no test shall wait five seconds for each.
-SOON = {"group.share.heartbeat.interval.ms": "200", "group.share.min.heartbeat.interval.ms": "100"}
+# A worker gets its partitions with its second heartbeat; the default interval is five seconds.
+SHORT_INTERVALS = {"group.share.heartbeat.interval.ms": "200", "group.share.min.heartbeat.interval.ms": "100"}
 
 
 def test_every_code_block_of_the_share_groups_page_runs() -> None:
@@ -23,10 +23,10 @@ def test_every_code_block_of_the_share_groups_page_runs() -> None:
     assert [kind for kind, _ in blocks].count("python") >= 5
     names: dict[str, object] = {}
     tools = str(Path(sys.executable).parent)
-    with Broker(SOON) as broker:
+    with Broker(SHORT_INTERVALS) as broker:
         for kind, text in blocks:
             if kind == "python":
-                # So that a failure is shown where it stands in the page.
+                # Blank lines, so that a traceback has the line number of the page.
                 above = whole[: whole.index(text)].count("\n")
                 exec(compile("\n" * above + text.replace(ADDRESS, broker.bootstrap_servers), str(PAGE), "exec"), names)
                 continue

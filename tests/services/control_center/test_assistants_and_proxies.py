@@ -1,4 +1,4 @@
-"""The control centre's tools for assistants, and users whom a proxy names."""
+"""The control centre's MCP tools for assistants, and users that a reverse proxy names in a header."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pessoa.control_center.center_config import from_properties
 from pessoa.control_center.proxy_login import ProxyLogin
 from pessoa.testing import Broker
 
-AWAY = {
+NO_SERVICES = {
     "confluent.controlcenter.schema.registry.url": "", "confluent.controlcenter.connect.cluster": "",
     "confluent.controlcenter.ksql.url": "", "pessoa.control.center.pipelines.url": "",
 }  # fmt: skip
@@ -41,7 +41,7 @@ def test_mcp_tools_are_named_after_the_paths_of_the_api() -> None:
 
 def test_an_mcp_client_lists_tools_reads_masked_messages_and_gets_errors_for_wrong_calls(broker: Broker) -> None:
     config = from_properties({
-        "bootstrap.servers": broker.bootstrap_servers, **AWAY, "pessoa.control.center.role": "reader",
+        "bootstrap.servers": broker.bootstrap_servers, **NO_SERVICES, "pessoa.control.center.role": "reader",
         "pessoa.control.center.masks": "orders: value.card",
     })  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_an_mcp_client_lists_tools_reads_masked_messages_and_gets_errors_for_wro
                 arguments = {"topic": "orders", "filter": "value.id == 7", "limit": 5}
                 called = await ask("tools/call", name="topic_messages", arguments=arguments)
                 found = msgspec.json.decode(called["result"]["content"][0]["text"])
-                # What is masked for the caller is masked for its assistant.
+                # Fields that are masked for the user are masked for the user's assistant.
                 assert [one["value"] for one in found["messages"]] == [{"id": 7, "card": "••••"}]
 
                 wrong = await ask("tools/call", name="topic", arguments={"topic": "nowhere"})

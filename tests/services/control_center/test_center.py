@@ -1,4 +1,4 @@
-"""The control centre without a browser, on a real broker: what it shows, searches, follows and changes."""
+"""The control centre without a browser, on a real broker: what it shows, searches, tails and changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.tools.streams_member import streams_member
 T = TypeVar("T")
 ADMIN = Person("ada", "admin")
 READER = Person("ruy", "reader")
-AWAY = {
+NO_SERVICES = {
     "confluent.controlcenter.schema.registry.url": "", "confluent.controlcenter.connect.cluster": "",
     "confluent.controlcenter.ksql.url": "", "pessoa.control.center.pipelines.url": "",
 }  # fmt: skip
@@ -46,7 +46,7 @@ def broker() -> Iterator[Broker]:
 @asynccontextmanager
 async def center_of(broker: Broker, **settings: str) -> AsyncIterator[Center]:
     given = {key.replace("_", "."): value for key, value in settings.items()}
-    center = Center(from_properties({"bootstrap.servers": broker.bootstrap_servers, **AWAY, **given}))
+    center = Center(from_properties({"bootstrap.servers": broker.bootstrap_servers, **NO_SERVICES, **given}))
     async with center.running():
         yield center
 
@@ -66,7 +66,8 @@ def produce(broker: Broker, topic: str, values: list[str], partition: int = 0) -
     assert producer.flush(30) == 0
 
 
-async def all_of(center: Center, query: MessageQuery) -> list[Message]:
+async def find_messages(center: Center, query: MessageQuery) -> list[Message]:
+    """Return all messages that the query finds."""
     scan = await center.messages(ADMIN, query)
     found = [one async for batch in scan.batches() for one in batch]
     assert scan.progress.error is None
@@ -115,17 +116,17 @@ def test_messages_are_found_by_text_filter_offset_and_time(broker: Broker) -> No
         await center.create_topic(ADMIN, "search", 1, 1, {})
         values = [f'{{"n": {number}, "city": "{"Évora" if number == 77 else "Porto"}"}}' for number in range(3000)]
         await asyncio.to_thread(produce, broker, "search", values)
-        assert [one.offset for one in await all_of(center, MessageQuery("search", search="évora"))] == [77]
-        assert [one.offset for one in await all_of(center, MessageQuery("search", search="2999"))] == [2999]
+        assert [one.offset for one in await find_messages(center, MessageQuery("search", search="évora"))] == [77]
+        assert [one.offset for one in await find_messages(center, MessageQuery("search", search="2999"))] == [2999]
         typed = MessageQuery("search", search='"N": 1500, "city"')
-        assert [one.offset for one in await all_of(center, typed)] == [1500]
+        assert [one.offset for one in await find_messages(center, typed)] == [1500]
         passes = compile_filter('headers.n == "1234"')
-        assert [one.offset for one in await all_of(center, MessageQuery("search", passes=passes))] == [1234]
-        assert len(await all_of(center, MessageQuery("search", limit=20))) == 20
-        from_offset = await all_of(center, MessageQuery("search", "offset", 2990, limit=5))
+        assert [one.offset for one in await find_messages(center, MessageQuery("search", passes=passes))] == [1234]
+        assert len(await find_messages(center, MessageQuery("search", limit=20))) == 20
+        from_offset = await find_messages(center, MessageQuery("search", "offset", 2990, limit=5))
         assert [one.offset for one in from_offset] == [2990, 2991, 2992, 2993, 2994]
-        assert await all_of(center, MessageQuery("search", "time", 4_000_000_000_000)) == []
-        assert len(await all_of(center, MessageQuery("search", "time", 1, limit=7))) == 7
+        assert await find_messages(center, MessageQuery("search", "time", 4_000_000_000_000)) == []
+        assert len(await find_messages(center, MessageQuery("search", "time", 1, limit=7))) == 7
 
     with_center(broker, act)
 
@@ -155,7 +156,7 @@ def test_a_live_tail_with_a_slow_reader_loses_no_messages(broker: Broker) -> Non
         async with asyncio.timeout(60):
             async for batch in scan.batches():
                 found += [str(one.value) for one in batch]
-                # The reader is slower than the topic: what it has not taken stays in the broker.
+                # The reader is slower than the producer; messages that it has not read stay in the broker.
                 await asyncio.sleep(0.01)
                 if len(found) >= count:
                     break
@@ -170,11 +171,11 @@ def test_masked_fields_are_hidden_from_readers_in_values_filters_and_searches(br
         await asyncio.to_thread(produce, broker, "cards", ['{"card": "4000", "city": "Faro"}'])
         hidden = center.hidden_paths("cards", READER)
         assert center.hidden_paths("cards", ADMIN) == ()
-        (one,) = await all_of(center, MessageQuery("cards", hidden=hidden))
+        (one,) = await find_messages(center, MessageQuery("cards", hidden=hidden))
         assert one.value == {"card": "••••", "city": "Faro"}
         guess = compile_filter('value.card == "4000"')
-        assert await all_of(center, MessageQuery("cards", hidden=hidden, passes=guess)) == []
-        assert await all_of(center, MessageQuery("cards", hidden=hidden, search="4000")) == []
+        assert await find_messages(center, MessageQuery("cards", hidden=hidden, passes=guess)) == []
+        assert await find_messages(center, MessageQuery("cards", hidden=hidden, search="4000")) == []
 
     with_center(broker, act, pessoa_control_center_masks="cards: value.card")
 
@@ -184,7 +185,7 @@ def test_a_consumer_group_shows_its_lag_and_is_reset_as_previewed_and_deleted(br
 
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "lagging", 1, 1, {})
-        # The sampler may have looked at this moment; the group's page shows the ends of its own.
+        # The sampler may have cached the ends before the records were produced; the group's page reads them itself.
         await center.watch.ends(["lagging"])
         await asyncio.to_thread(produce, broker, "lagging", [str(number) for number in range(100)])
         await asyncio.to_thread(lambda: consumer.commit(offsets=[TopicPartition("lagging", 0, 30)], asynchronous=False))
@@ -251,7 +252,7 @@ def test_an_unreachable_cluster_is_reported_within_seconds() -> None:
         servers = gone.bootstrap_servers
 
     async def act() -> str:
-        center = Center(from_properties({"bootstrap.servers": servers, **AWAY}))
+        center = Center(from_properties({"bootstrap.servers": servers, **NO_SERVICES}))
         async with center.running():
             with pytest.raises(HttpProblem) as said:
                 await center.watch.image()
@@ -283,7 +284,7 @@ def test_a_share_group_shows_its_start_offsets_which_are_reset_and_deleted(broke
     async def act(center: Center) -> None:
         await center.create_topic(ADMIN, "shared", 2, 1, {})
         await asyncio.to_thread(produce, broker, "shared", ["a", "b", "c"], 1)
-        # Moving its offsets brings the group into being.
+        # Resetting its offsets creates the group.
         wanted = {("shared", 0): 0, ("shared", 1): 1}
         await center.link.ask(lambda cluster: reset_share_offsets(cluster, "workers", wanted))
         center.watch.forget()
@@ -408,8 +409,8 @@ def test_a_topic_is_copied_to_another_cluster_with_keys_headers_and_timestamps(b
             def whole(found: list[Message]) -> set[tuple[object, ...]]:
                 return {(one.key, one.value, str(one.headers), one.timestamp) for one in found}
 
-            before = await all_of(center, MessageQuery("copied", "earliest", limit=1000))
-            after = await all_of(test, MessageQuery("arrived", "earliest", limit=1000))
+            before = await find_messages(center, MessageQuery("copied", "earliest", limit=1000))
+            after = await find_messages(test, MessageQuery("arrived", "earliest", limit=1000))
             assert len(after) == 500
             assert whole(after) == whole(before)
             assert {one.partition for one in after} == {0, 1, 2}

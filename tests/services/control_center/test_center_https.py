@@ -1,4 +1,4 @@
-"""HTTPS of the control centre: whom it asks for a certificate, and how it reaches a schema registry behind HTTPS."""
+"""HTTPS of the control centre: client certificates, and requests to a schema registry behind HTTPS."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def url(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where `pessoa control-center` listens; it needs no broker to answer /health."""
+    """Start `pessoa control-center` and return its URL; it answers /health without a broker."""
     settings = {
         "listeners": "https://127.0.0.1:0",
         "ssl.keystore.location": authority.sign("service"),
@@ -64,7 +64,7 @@ def test_control_center_serves_a_caller_with_a_certificate_of_the_authority(url:
 
 
 async def make_registry() -> App:
-    """A registry that answers callers with the token, or the password, of ada."""
+    """Return a registry that answers only requests with the token or the password of ada."""
 
     async def answer(request: Request) -> Response:
         if request.headers.get("authorization") not in ("Bearer a.token", "Basic YWRhOnNlY3JldA=="):

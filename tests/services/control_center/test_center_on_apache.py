@@ -1,4 +1,4 @@
-"""The control centre shows Apache Kafka, too; what it lacks there is said."""
+"""The control centre on a cluster of Apache Kafka, which has no page of metrics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def _look_at(servers: str) -> None:
         await center.produce(ADMIN, "orders", b"k", b'{"n": 1}', [("h", b"x")], 1)
         view = await center.overview(Text())
         assert (view.level, len(view.brokers), view.controller) == ("good", 1, view.brokers[0].id)
-        # No page of metrics: bytes in and out are greyed out, everything else is there.
+        # Apache Kafka serves no metrics over HTTP, so bytes in and out are unknown.
         assert view.brokers[0].bytes_in is None
         assert not view.is_ours
         assert view.brokers[0].disk_total

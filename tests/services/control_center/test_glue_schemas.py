@@ -1,4 +1,4 @@
-"""Records framed with schemas of AWS Glue, with an HTTP server that answers as Glue does and checks each signature."""
+"""Records with the header of AWS Glue's schema registry; an HTTP server replaces Glue and checks each signature."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pessoa.serde.schema_problems import DataProblem
 KEYS = AwsKeys("AKIDEXAMPLE", "secret", "t0ken")
 AVRO, JSON, PROTOBUF, UNKNOWN, BROKEN = (UUID(int=number) for number in range(1, 6))
 PAYMENT = {"type": "record", "name": "Payment", "fields": [{"name": "id", "type": "string"}]}
-# The example of Glue's MessageIndexFinder: B = 0, B.A = 1, B.A.D = 2, B.C = 3.
+# From the example in Glue's MessageIndexFinder: the indexes are B = 0, B.A = 1, B.A.D = 2, B.C = 3.
 PROTO = """
 syntax = "proto3";
 message B {
@@ -73,7 +73,7 @@ class Glue(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Print nothing: requests are counted in `asked`."""
+        """Print nothing: `asked` has the requested schemas."""
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def decoder_of(server: ThreadingHTTPServer, keys: AwsKeys = KEYS) -> Decoder:
     return Decoder(None, glue=GlueSchemas("eu-west-1", keys, f"http://127.0.0.1:{server.server_port}"))
 
 
-def framed(version: UUID, payload: bytes, compression: int = 0) -> bytes:
+def frame_payload(version: UUID, payload: bytes, compression: int = 0) -> bytes:
     return bytes([3, compression]) + version.bytes + payload
 
 
-def a_payment() -> bytes:
+def encode_payment() -> bytes:
     out = io.BytesIO()
     schemaless_writer(out, parse_schema(PAYMENT), {"id": "p-1"})
     return out.getvalue()
@@ -105,11 +105,11 @@ def a_payment() -> bytes:
 def test_avro_json_and_protobuf_are_decoded_with_one_request_to_glue_for_each_schema(glue: ThreadingHTTPServer) -> None:
     decoder = decoder_of(glue)
     for _ in range(2):
-        assert decoder.decode(framed(AVRO, a_payment()))[:2] == ("avro", {"id": "p-1"})
-        assert decoder.decode(framed(AVRO, zlib.compress(a_payment()), 5))[:2] == ("avro", {"id": "p-1"})
-        assert decoder.decode(framed(JSON, b'{"a": 1}'))[:2] == ("json", {"a": 1})
-        assert decoder.decode(framed(PROTOBUF, b"\x03\x08\x07"))[:2] == ("protobuf", {"n": 7})
-        assert decoder.decode(framed(PROTOBUF, b"\x02\x0a\x02hi"), "avro")[:2] == ("protobuf", {"text": "hi"})
+        assert decoder.decode(frame_payload(AVRO, encode_payment()))[:2] == ("avro", {"id": "p-1"})
+        assert decoder.decode(frame_payload(AVRO, zlib.compress(encode_payment()), 5))[:2] == ("avro", {"id": "p-1"})
+        assert decoder.decode(frame_payload(JSON, b'{"a": 1}'))[:2] == ("json", {"a": 1})
+        assert decoder.decode(frame_payload(PROTOBUF, b"\x03\x08\x07"))[:2] == ("protobuf", {"n": 7})
+        assert decoder.decode(frame_payload(PROTOBUF, b"\x02\x0a\x02hi"), "avro")[:2] == ("protobuf", {"text": "hi"})
     assert Glue.asked == [str(AVRO), str(JSON), str(PROTOBUF)]
 
 
@@ -120,12 +120,12 @@ def test_protobuf_messages_of_glue_are_numbered_in_the_order_of_their_full_names
 def test_a_schema_that_glue_refuses_is_reported_beside_the_bytes_and_requested_once(glue: ThreadingHTTPServer) -> None:
     decoder = decoder_of(glue)
     for _ in range(2):
-        refused = decoder.decode(framed(UNKNOWN, b"x"))
+        refused = decoder.decode(frame_payload(UNKNOWN, b"x"))
         assert refused.format == "hex"
         assert "Glue answers 400: EntityNotFoundException Schema version is not found." in str(refused.trouble)
-    assert "does not help" in str(decoder.decode(framed(BROKEN, b"x")).trouble)
+    assert "does not help" in str(decoder.decode(frame_payload(BROKEN, b"x")).trouble)
     assert Glue.asked == [str(UNKNOWN), str(BROKEN)]
-    forged = decoder_of(glue, KEYS._replace(secret="another")).decode(framed(AVRO, a_payment()))
+    forged = decoder_of(glue, KEYS._replace(secret="another")).decode(frame_payload(AVRO, encode_payment()))
     assert "InvalidSignatureException" in str(forged.trouble)
 
 
@@ -133,9 +133,9 @@ def test_a_payload_that_does_not_fit_its_glue_schema_is_reported_and_unframed_by
     glue: ThreadingHTTPServer,
 ) -> None:
     decoder = decoder_of(glue)
-    assert "no message 9" in str(decoder.decode(framed(PROTOBUF, b"\x09")).trouble)
-    assert "place of a message" in str(decoder.decode(framed(PROTOBUF, b"")).trouble)
-    assert "not zlib" in str(decoder.decode(framed(AVRO, b"plain", 5)).trouble)
+    assert "no message 9" in str(decoder.decode(frame_payload(PROTOBUF, b"\x09")).trouble)
+    assert "place of a message" in str(decoder.decode(frame_payload(PROTOBUF, b"")).trouble)
+    assert "not zlib" in str(decoder.decode(frame_payload(AVRO, b"plain", 5)).trouble)
     assert unframe(bytes([3, 1]) + bytes(16) + b"text") is None
     assert unframe(b"\x03\x00short") is None
     assert decoder.decode(b"plain text")[:2] == ("text", "plain text")
@@ -144,13 +144,13 @@ def test_a_payload_that_does_not_fit_its_glue_schema_is_reported_and_unframed_by
 def test_a_glue_payload_that_decompresses_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pessoa.control_center.glue_schemas.MAX_UNPACKED_BYTES", 1000)
     with pytest.raises(DataProblem, match="unpacks to more"):
-        unframe(framed(AVRO, zlib.compress(bytes(100_000)), 5))
+        unframe(frame_payload(AVRO, zlib.compress(bytes(100_000)), 5))
 
 
 def test_an_unreachable_glue_server_is_reported_beside_the_message() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Glue)
     server.server_close()
-    assert "Glue cannot be asked" in str(decoder_of(server).decode(framed(AVRO, b"x")).trouble)
+    assert "Glue cannot be asked" in str(decoder_of(server).decode(frame_payload(AVRO, b"x")).trouble)
 
 
 def test_a_glue_region_needs_keys_in_the_settings_or_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ PREFIX = "pessoa.control.center.oidc."
 
 @contextmanager
 def token_endpoint(issuer: Issuer, challenges: list[str], subject: str) -> Iterator[str]:
-    """A provider that gives an id token for the code `right` with the verifier of the login that was begun."""
+    """Serve a token endpoint that returns an id token for the code `right` and the PKCE verifier of a started login."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -42,7 +42,7 @@ def token_endpoint(issuer: Issuer, challenges: list[str], subject: str) -> Itera
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Tests are quiet."""
+            """Print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,4 +1,4 @@
-"""Serdes of the operator on a real broker: messages are browsed, searched, filtered and produced through them."""
+"""Custom serdes in a Python file, on a real broker: messages are shown, searched, filtered and produced with them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pessoa.control_center.center_app import api_app
 from pessoa.control_center.filter_expressions import compile_filter
 from pessoa.control_center.message_reading import MessageQuery
 from pessoa.testing import Broker
-from tests.services.control_center.test_center import ADMIN, all_of, produce, with_center
+from tests.services.control_center.test_center import ADMIN, find_messages, produce, with_center
 
-# Values are JSON in base64: printable bytes, in which nothing of the text is to be found.
+# Values are JSON in base64, so that a search of the bytes does not find the text.
 FILE = """
 import base64
 import json
@@ -57,17 +57,17 @@ def test_messages_of_a_custom_serde_are_searched_filtered_and_produced_like_buil
         values = [base64.b64encode(f'{{"n": {number}, "city": "Porto"}}'.encode()).decode() for number in range(20)]
         for topic in ("secrets", "plain"):
             produce(broker, topic, [*values, "this is not base64"])
-        shown = await all_of(center, MessageQuery("secrets", "earliest"))
+        shown = await find_messages(center, MessageQuery("secrets", "earliest"))
         assert [one.value for one in shown[:2]] == [{"n": 0, "city": "Porto"}, {"n": 1, "city": "Porto"}]
         assert {one.value_format for one in shown[:20]} == {"hidden"}
         assert (shown[20].value, shown[20].value_format) == ("this is not base64", "text")
         assert "The serde hidden says" in str(shown[20].trouble)
-        assert [one.offset for one in await all_of(center, MessageQuery("secrets", search='"n":17'))] == [17]
+        assert [one.offset for one in await find_messages(center, MessageQuery("secrets", search='"n":17'))] == [17]
         passes = compile_filter("value.n > 17")
-        assert [one.offset for one in await all_of(center, MessageQuery("secrets", passes=passes))] == [18, 19]
-        assert await all_of(center, MessageQuery("plain", search="porto")) == []
+        assert [one.offset for one in await find_messages(center, MessageQuery("secrets", passes=passes))] == [18, 19]
+        assert await find_messages(center, MessageQuery("plain", search="porto")) == []
         named = MessageQuery("plain", search="porto", value_format="hidden")
-        assert len(await all_of(center, named)) == 20
+        assert len(await find_messages(center, named)) == 20
 
         transport = httpx.ASGITransport(app=api_app(center))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:

@@ -1,6 +1,6 @@
-"""Every page with its services behind it, as the server sends it: without a browser, and so in a moment.
+"""The HTML of every page of the control centre, with all services behind it, without a browser.
 
-What a person does on the pages is in tests/browser.
+Clicks and input on the pages are tested in tests/browser.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMAS = (
     '{"type": "record", "name": "Order", "fields": []}',
     '{"type": "record", "name": "Order", "fields": [{"name": "amount", "type": "int", "default": 0}]}',
 )
-# A page, and what stands on it.
+# Path of a page -> texts that its HTML contains.
 PAGES = {
     "/": ("Everything is well", "ksql", "other"),
     "/classroom": ("Begin a lesson",),
@@ -105,7 +105,7 @@ def test_each_page_of_the_control_center_is_rendered_with_its_content(url: str, 
         words = [one for one in PAGES[path] if one not in answer.text]
         return [*words, *re.findall(r"notice[^>]*>.{0,300}", answer.text)] if words else []
 
-    # What is not read in a moment comes to a browser later, and to us with the next answer.
+    # Content that is slow to read is pushed to a browser later; here it is in the answer to a later request.
     until(lacking, lambda words: not words, "a page with all of its words")
 
 

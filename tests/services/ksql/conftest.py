@@ -1,4 +1,4 @@
-"""One broker, one registry and one ksql server for all tests of this folder; each test has names of its own."""
+"""One broker, one registry and one ksql server for all tests of this folder; each test uses unique names."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def ksql(broker: Broker, registry: SchemaRegistry, tmp_path_factory: pytest.Temp
 
 @pytest.fixture
 def name() -> str:
-    """A name that no other test uses, upper-cased as ksql has it."""
+    """Return a unique name in upper case, as ksql stores names."""
     return f"S{uuid4().hex[:10].upper()}"

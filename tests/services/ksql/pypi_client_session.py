@@ -1,7 +1,7 @@
-"""A session with the ksqlDB client of PyPI: `python pypi_client_session.py URL STREAM`, with it on PYTHONPATH.
+"""A session with the ksqlDB client of PyPI: `python pypi_client_session.py URL STREAM`, with the client on PYTHONPATH.
 
-The package is of 2020. Python has dropped names since then that it and its HTTP library import; they are put back
-first. Everything else is the client's own: what it sends, and what it makes of the answers, which are printed as JSON.
+The package is of 2020, and it and its HTTP library import names that Python has removed since; these are restored
+first. The client itself is unchanged. What it returns is printed as JSON.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(url: str, stream: str) -> None:
     for piece in client.query(query, stream_properties=earliest):
         pieces.append(piece)
         if "finalMessage" in piece:
-            # Beyond it the client would ask its ended query for a header, and fail.
+            # After the final message the client would read a header of the ended query, and fail.
             break
     said["text"] = "".join(pieces)
     said["objects"] = list(client.query(query, stream_properties=earliest, return_objects=True))

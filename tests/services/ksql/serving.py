@@ -1,4 +1,4 @@
-"""A ksql server in this process, whose persistent queries run in threads here and not on Spark."""
+"""A ksql server in the test's process; its persistent queries run in threads instead of on Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wait_for(look: Callable[[], T | None], what: str) -> T:
 
 
 class ThreadRunner:
-    """Runs each query with the pure runtime, from the first record of its topics, at least once."""
+    """Runs each persistent query in a thread, from the first record of its topics, at least once."""
 
     def __init__(self, config: KsqlConfig) -> None:
         self._clients = KafkaClients(config)
@@ -89,7 +89,7 @@ class ThreadRunner:
 
 
 class Ksql(httpx.Client):
-    """A client with the requests that tests make."""
+    """An HTTP client of a ksql server."""
 
     def run(self, text: str, properties: Mapping[str, str] | None = None, **more: Any) -> list[dict[str, Any]]:
         answer = self.post("/ksql", json={"ksql": text, "streamsProperties": dict(properties or {}), **more})
@@ -98,6 +98,7 @@ class Ksql(httpx.Client):
         return found
 
     def refused(self, text: str) -> dict[str, Any]:
+        """Send statements that must be refused; return the error."""
         answer = self.post("/ksql", json={"ksql": text})
         assert answer.status_code != 200, answer.text
         body: dict[str, Any] = answer.json()
@@ -105,7 +106,7 @@ class Ksql(httpx.Client):
         return body
 
     def rows(self, sql: str, properties: Mapping[str, str] | None = None) -> list[list[Any]]:
-        """The rows of a query that ends: a pull query, or one with LIMIT."""
+        """Return the rows of a pull query, or of a push query with LIMIT."""
         answer = self.post("/query-stream", json={"sql": sql, "properties": dict(properties or {})})
         assert answer.status_code == 200, answer.text
         head, *rows = [json.loads(line) for line in answer.text.splitlines()]
@@ -113,6 +114,7 @@ class Ksql(httpx.Client):
         return rows
 
     def all_rows(self, sql: str) -> list[list[Any]]:
+        """Return the rows of a query that reads from the earliest offset."""
         return self.rows(sql, {"auto.offset.reset": "earliest"})
 
 
@@ -122,7 +124,7 @@ def ksql_server(
     make_runner: Callable[[KsqlConfig], Any] = ThreadRunner,
 ) -> Iterator[Ksql]:  # fmt: skip
     own = dict(settings or {})
-    # Names are shared by all servers of a broker only where a test wants it.
+    # Without a prefix all servers of a broker would write to the same output topics.
     own.setdefault("ksql.output.topic.name.prefix", own.get("ksql.service.id", ""))
     config = make_config({"bootstrap.servers": bootstrap_servers, "pessoa.home": str(home), **own})
     listening = bind("127.0.0.1", 0)

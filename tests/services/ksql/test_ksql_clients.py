@@ -1,4 +1,4 @@
-"""ksqlDB's public clients against our server: the Python package of PyPI, and curl as the reference uses it."""
+"""Public clients of ksqlDB with our server: the Python package of PyPI, and curl as in ksqlDB's reference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from tests.services.ksql.serving import Ksql
 
-# Where `make test` has put it; beside .venv, for the reasons that stand in tools/ksql-client.lock.
+# `make test` installs it there, outside .venv, for the reasons in tools/ksql-client.lock.
 CLIENT = Path(__file__).parents[3] / "build" / "ksql-client"
 PAGE = Path(__file__).parents[3] / "docs" / "KSQL.md"
 SESSION = Path(__file__).parent / "pypi_client_session.py"
@@ -87,7 +87,7 @@ def test_the_curl_requests_of_ksqldbs_reference_are_answered(ksql: Ksql, name: s
     ]  # fmt: skip
     new = json.dumps({"sql": query, "properties": {"auto.offset.reset": "earliest"}})
     for version in ("--http1.1", "--http2", PRIOR):
-        # With --http2 curl offers an upgrade, which a server may leave.
+        # With --http2 curl offers an upgrade, which a server may ignore.
         head, *found = curl(version, "-X", "POST", f"{url}/query-stream", "-d", new).splitlines()
         assert json.loads(head)["columnTypes"] == ["STRING", "INTEGER"]
         assert [json.loads(one) for one in found] == [["a", 1], ["b", 2]]

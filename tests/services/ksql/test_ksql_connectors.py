@@ -1,4 +1,4 @@
-"""Statements about connectors, against a real Connect worker whose tasks only pretend to run."""
+"""Statements about connectors, with a real Connect worker whose tasks do not run."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_an_unreachable_connect_worker_is_named_in_the_error(broker: Broker, tmp
         assert "http://127.0.0.1:1 does not answer" in refused["message"]
 
 
-class Listening(BaseHTTPRequestHandler):
-    """A Connect without connectors that writes down with which logins it was asked."""
+class RecordingConnect(BaseHTTPRequestHandler):
+    """A Connect worker without connectors that records the Authorization header of each request."""
 
     logins: list[str | None]
 
@@ -75,7 +75,7 @@ class Listening(BaseHTTPRequestHandler):
 @pytest.fixture
 def listening() -> Iterator[tuple[str, list[str | None]]]:
     logins: list[str | None] = []
-    server = HTTPServer(("127.0.0.1", 0), type("Asked", (Listening,), {"logins": logins}))
+    server = HTTPServer(("127.0.0.1", 0), type("Asked", (RecordingConnect,), {"logins": logins}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", logins
     server.shutdown()

@@ -1,4 +1,4 @@
-"""What `pessoa.testing` gives to users: a ksql server in the process."""
+"""`pessoa.testing.KsqlServer`, the ksql server for tests of users."""
 
 from __future__ import annotations
 

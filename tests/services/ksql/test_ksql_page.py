@@ -1,4 +1,4 @@
-"""The blocks of docs/KSQL.md, run through the command line in their order; answers are compared."""
+"""Run the SQL blocks of docs/KSQL.md in order with the ksql command, and compare the output with the page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_sql_block_of_the_ksql_page_prints_the_output_of_the_page(tmp_path
         for block, wanted in blocks:
             shown = run(url, block)
             deadline = time.monotonic() + DEADLINE_S
-            # A pull query is asked again: its table follows the topic.
+            # A pull query is repeated: its table lags behind the topic.
             while not has_all(shown, wanted) and block.startswith("SELECT"):
                 assert time.monotonic() < deadline, f"{block}\n{shown}"
                 time.sleep(0.2)

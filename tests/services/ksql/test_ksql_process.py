@@ -1,4 +1,4 @@
-"""The server and the command as processes: their start, a kill, the prompt in a terminal."""
+"""The ksql server and the ksql command as processes: start, SIGKILL, and the prompt in a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Push and pull queries, PRINT and inserts over HTTP, in every form of answer."""
+"""Push and pull queries, PRINT and inserts over HTTP and websockets, in every response format."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_close_query_ends_a_push_query_that_has_returned_rows(ksql: Ksql, stream
     with ksql.stream("POST", "/query-stream", json=body) as answer:
         lines = answer.iter_lines()
         query_id = json.loads(next(lines))["queryId"]
-        # The header is there: what is written from now on is shown, though the query begins at the end.
+        # After the header the query is running: it starts from latest, and returns rows that are written from now on.
         ksql.run(f"INSERT INTO {stream} VALUES ('k0', 9);")
         assert json.loads(next(lines)) == [9]
         assert ksql.post("/close-query", json={"queryId": query_id}).status_code == 200

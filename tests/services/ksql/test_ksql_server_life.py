@@ -1,4 +1,4 @@
-"""Restarts, a second server with the same service id, logins, TLS, and user functions."""
+"""Restart and takeover by a server with the same service id, logins, TLS, user functions, headless mode and limits."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STREAM = "CREATE STREAM S (ID INT KEY, V VARCHAR) WITH (KAFKA_TOPIC='{0}', VALUE
 TABLE = "CREATE TABLE T AS SELECT V, COUNT(*) AS C FROM S GROUP BY V EMIT CHANGES;"
 
 
-class KeptRunner(ThreadRunner):
-    """Remembers what was started, in which server."""
+class RecordingRunner(ThreadRunner):
+    """Records the ids of the queries that it has started."""
 
     def __init__(self, config: KsqlConfig) -> None:
         super().__init__(config)
@@ -51,11 +51,11 @@ def test_one_of_two_ksql_servers_runs_the_queries_and_the_other_takes_over_when_
     broker: Broker, tmp_path: Path
 ) -> None:
     settings = {"ksql.service.id": "pair_"}
-    runners: dict[str, KeptRunner] = {}
+    runners: dict[str, RecordingRunner] = {}
 
-    def runner(name: str) -> Callable[[KsqlConfig], KeptRunner]:
-        def make(config: KsqlConfig) -> KeptRunner:
-            runners[name] = KeptRunner(config)
+    def runner(name: str) -> Callable[[KsqlConfig], RecordingRunner]:
+        def make(config: KsqlConfig) -> RecordingRunner:
+            runners[name] = RecordingRunner(config)
             return runners[name]
 
         return make
@@ -71,7 +71,7 @@ def test_one_of_two_ksql_servers_runs_the_queries_and_the_other_takes_over_when_
         thread = threading.Thread(target=serve_first)
         thread.start()
         assert first_is_up.wait(60)
-        # Any of them takes statements, and both know them.
+        # Each server accepts statements, and both apply them.
         second.run(STREAM.format("pair") + TABLE)
         wait_for(lambda: sum(len(one.started) for one in runners.values()) == 1, "the start of the query, once")
         may_end.set()

@@ -1,4 +1,4 @@
-"""Where the reader of a push query begins in its topics."""
+"""The offsets at which the reader of a push query starts and ends."""
 
 from __future__ import annotations
 

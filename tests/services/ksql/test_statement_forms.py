@@ -1,7 +1,7 @@
-"""Every statement form of the reference, run on a server; statement_forms.txt has them, and says how it is written.
+"""Every statement form of ksqlDB's reference, run on a server; statement_forms.txt has the forms and their format.
 
-The tables of docs/KSQL.md name the forms. A form of the page without a test fails here, and so does a test without a
-line of the page, a word of a form that none of its statements has, and a kind of statement that no form is of.
+The tables of docs/KSQL.md list the same forms. These tests fail for a form of the page without a test, a tested form
+that the page lacks, a keyword of a form that is in none of its statements, and a statement class without a form.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NAMES = {"S": "FORM_S", "T": "FORM_T", "U": "FORM_U", "U2": "FORM_U2", "FILE": "
 
 @dataclass
 class Exchange:
-    """A text that is sent, and what must come back."""
+    """Statements that are sent together, and the expected response."""
 
     text: str
     expected: list[tuple[str, str]] = field(default_factory=list)
@@ -63,7 +63,7 @@ def read_forms(text: str) -> dict[str, list[Exchange]]:
 
 
 FORMS = read_forms(FORMS_FILE.read_text(encoding="utf-8"))
-# Cases that are forms of queries and expressions; beside them stand cases of how ASSERT fails.
+# Forms of queries and expressions; the names of other cases in that file (failing ASSERTs) have no backquotes.
 CASE_FORMS = {case.name: case.statements for name, case in CASES if name == "forms/queries" and "`" in case.name}
 
 
@@ -105,7 +105,7 @@ def check(server: Ksql, text: str, expected: list[tuple[str, str]]) -> None:
     while True:
         answer = server.post("/query-stream", json={"sql": text}) if asks else server.post("/ksql", json={"ksql": text})
         wrong = difference(answer.status_code, answer.text, expected)
-        # The table behind a pull query follows its topic.
+        # The table of a pull query lags behind its topic.
         if not wrong or kind != "row" or time.monotonic() > deadline:
             assert not wrong, f"{text}\n{wrong}\n{answer.text}"
             return
@@ -113,7 +113,7 @@ def check(server: Ksql, text: str, expected: list[tuple[str, str]]) -> None:
 
 
 def difference(status: int, body: str, expected: list[tuple[str, str]]) -> str:
-    """Return what is not as it should be; "" if all is."""
+    """Return how the response differs from the expected one; "" if it does not."""
     kind, rest = expected[0]
     if kind == "error":
         code, _, words = rest.partition(" ")
@@ -155,11 +155,11 @@ def test_retention_ms_and_cleanup_policy_of_create_stream_become_topic_configs(
     assert (found["retention.ms"].value, found["cleanup.policy"].value) == ("3600000", "compact")
 
 
-# The list is whole.
+# Completeness of the list.
 
 
 def forms_of_the_page() -> list[str]:
-    """The first cells of the tables below `## Statements` and `## Queries and expressions`."""
+    """Return the first cells of the tables below `## Statements` and `## Queries and expressions`."""
     text = PAGE.read_text(encoding="utf-8")
     found: list[str] = []
     for heading in ("## Statements", "## Queries and expressions"):

@@ -1,4 +1,4 @@
-"""A REST proxy in front of a cluster, ours and Apache Kafka's: tests that ask for `rest` run on both."""
+"""REST proxies in front of a cluster of Pessoa and one of Apache Kafka; tests with the fixture `rest` run on both."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from pessoa.testing import Broker
 from tests.services.rest_proxy.stage import Rest, proxy_in_front_of
 
-# Members of share and streams groups get what is theirs with a later heartbeat: no test shall wait five seconds for it.
-SOON = {
+# Members of share and streams groups get their assignment with a later heartbeat; the default intervals are seconds.
+SHORT_INTERVALS = {
     "group.share.min.heartbeat.interval.ms": "200",
     "group.share.heartbeat.interval.ms": "200",
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -19,7 +19,7 @@ SOON = {
 
 @pytest.fixture(scope="session")
 def pessoa_cluster() -> Iterator[str]:
-    with Broker(SOON) as broker:
+    with Broker(SHORT_INTERVALS) as broker:
         yield broker.bootstrap_servers
 
 
@@ -28,7 +28,7 @@ def apache_cluster() -> Iterator[str]:
     from tests.apache.broker import ApacheKafka
 
     settings = {
-        **SOON,
+        **SHORT_INTERVALS,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "group.initial.rebalance.delay.ms": "0",

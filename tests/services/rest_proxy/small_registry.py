@@ -1,7 +1,7 @@
-"""As much of a schema registry as the REST proxy asks for, over HTTP, in memory.
+"""A schema registry in memory, with the HTTP endpoints that the REST proxy uses.
 
-It stands at the proxy's door to the registry. It checks nothing: what a real registry refuses is said by tests in its
-place (`refuse`), and what the real one does has tests of its own.
+It accepts every schema; a test that needs a refusal sets it in `refuse`. The real registry is tested in
+tests/services/schema_registry, and together with the proxy in test_rest_with_registry.py.
 """
 
 from __future__ import annotations

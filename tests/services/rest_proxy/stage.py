@@ -1,7 +1,7 @@
-"""What the tests of the REST proxy stand on: a proxy over real sockets, and an HTTP client that talks to it.
+"""A REST proxy over real sockets, and an HTTP client for it.
 
-The proxy runs in the test's process, in a thread of its own. Topics and groups get names of their own, so that one
-cluster serves all tests.
+The proxy runs in a thread of the test's process. Topics and groups get unique names, so that all tests can share one
+cluster.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Rest:
         return name
 
     def wait_for_topic(self, name: str) -> None:
-        """Brokers hear of a new topic a moment after it was created."""
+        """Wait until the proxy shows the topic: brokers learn of a new topic after it was created."""
         self.until(lambda: self.http.get(f"/topics/{name}").status_code == 200, f"{name} appears")
 
     def until(self, holds: Callable[[], object], what: str) -> None:
-        """Without a pause: `holds` asks the proxy, and waits for its answer."""
+        """Call `holds` until it is true; there is no pause, because each call waits for an answer of the proxy."""
         deadline = time.monotonic() + PATIENCE
         while not holds():
             assert time.monotonic() < deadline, f"{what}: not within {PATIENCE} s"
@@ -80,7 +80,7 @@ class Rest:
 
     @property
     def cluster(self) -> str:
-        """The path of the one cluster in v3."""
+        """Return the v3 path of the only cluster."""
         [found] = self.get("/v3/clusters").json()["data"]
         return f"/v3/clusters/{found['cluster_id']}"
 
@@ -104,7 +104,7 @@ class Consumer:
         return self.rest.send("DELETE", f"{self.uri}{path}")
 
     def read(self, count: int, accept: str = V2_JSON, query: str = "") -> list[dict[str, Any]]:
-        """So many records, however many reads it takes: the first one often only joins the group."""
+        """Read until there are `count` records and return them; the first reads often only join the group."""
         records: list[dict[str, Any]] = []
 
         def are_enough() -> bool:
@@ -118,11 +118,11 @@ class Consumer:
 
 
 class proxy_in_front_of:  # noqa: N801 - reads as a sentence after `with`
-    """`settings` are the proxy's, with underscores for dots."""
+    """Serve a REST proxy in front of a cluster; `settings` are those of the proxy, with underscores for dots."""
 
     def __init__(self, bootstrap_servers: str, **settings: str) -> None:
         given = {key.replace("_", "."): value for key, value in settings.items()}
-        # Without a registry, unless one is named: another program's may be at the usual place.
+        # No registry unless the settings name one: another program may listen on the default port.
         nowhere = {"schema.registry.url": "http://127.0.0.1:1"}
         self._config = from_properties({"bootstrap.servers": bootstrap_servers, **nowhere, **given})
         self._server = ThreadedServer(self._make)

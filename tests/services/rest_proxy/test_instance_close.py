@@ -1,6 +1,6 @@
-"""A consumer instance leaves nothing that librdkafka's close() would have to call back for.
+"""A consumer instance gives up its partitions before it calls librdkafka's close().
 
-confluent-kafka answers a rebalance with the interpreter's lock held; within close() that answer may never come.
+confluent-kafka needs the interpreter's lock for a rebalance callback; a callback within close() can wait for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WatchedConsumer(Consumer):
 
 
 class WatchedInstance(Instance):
-    """Counts the rebalances that librdkafka calls back for, within its close() and before."""
+    """Counts the rebalance callbacks of librdkafka before close() and within it."""
 
     rebalances_before_close = 0
     rebalances_in_close = 0
@@ -101,7 +101,7 @@ def test_records_that_an_instance_polled_but_did_not_return_are_read_by_the_next
     for _ in range(3):
         instance = member(servers, group)
         instance.subscribe([topic], None)
-        # Of the three that it polls it reads one.
+        # It polls three records and returns one.
         [one] = until(lambda one=instance: one.read(Limits(500, 2, 0)), lambda found: found != [], "a record")  # type: ignore[misc]
         instance.returned([one])
         instance.close()

@@ -1,8 +1,8 @@
-"""A REST proxy that acts as callers with bearer tokens: brokers see the caller's own token, and decide.
+"""A REST proxy that forwards the bearer tokens of its callers: brokers authenticate and authorise each caller.
 
-One broker with access control lists has a listener of OAUTHBEARER, and one without logins for what the tests prepare.
-The proxy verifies tokens with the keys of two issuers, the broker with those of the first alone: a token of the second
-gets past the proxy, and must be refused by the broker.
+The broker has ACLs, a listener with OAUTHBEARER, and one without authentication with which the tests prepare topics.
+The proxy verifies tokens with the keys of two issuers, the broker only with those of the first: a token of the second
+issuer is accepted by the proxy and must be refused by the broker.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tests.support.tokens import AUDIENCE, ISSUER, Issuer, rsa_key
 TRUSTED = Issuer()
 UNKNOWN_TO_BROKERS = Issuer(key_id="second", key=rsa_key("unknown to brokers"))
 FOREIGN = Issuer(key=rsa_key("foreign"))
-# Long enough for a first request on a busy machine; what ends with the token is waited for.
+# Long enough for a first request on a busy machine; tests wait for the token to expire.
 SHORT_S = 20
 
 
 class Caller:
-    """An HTTP client that comes with a token, which may be replaced."""
+    """An HTTP client that sends a bearer token; the token may be replaced."""
 
     def __init__(self, url: str, token: str) -> None:
         self._http = httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False)
@@ -69,7 +69,7 @@ class Stage(NamedTuple):
         return self.callers[-1]
 
     def metrics(self) -> str:
-        """Asking for them renews no login: no client of a caller serves them."""
+        """Return the metrics of the proxy; the request uses no Kafka client of a caller, so it renews no token."""
         login = {"Authorization": f"Bearer {TRUSTED.token()}"}
         return httpx.get(f"{self.url}/metrics", headers=login, timeout=PATIENCE, trust_env=False).text
 
@@ -77,7 +77,7 @@ class Stage(NamedTuple):
         [line] = [each for each in self.metrics().splitlines() if each.startswith(f"{name} ")]
         return float(line.split()[1])
 
-    def of(self, name: str, ends_at_s: int | None = None) -> Caller:
+    def caller_named(self, name: str, ends_at_s: int | None = None) -> Caller:
         ends = {} if ends_at_s is None else {"exp": ends_at_s}
         return self.caller(TRUSTED.token(None, sub=name, **ends))
 
@@ -90,7 +90,7 @@ def allow(principal: str, kind: ResourceType, name: str, operation: AclOperation
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
-    """Where clients with tokens find it, where the tests find it, and a folder."""
+    """Start a broker; return its address for clients with tokens, its address without authentication, and a folder."""
     folder = tmp_path_factory.mktemp("bearer-callers")
     keys = TRUSTED.write(folder / "jwks.json")
     callers, inner = reserve_port(), reserve_port()
@@ -153,12 +153,12 @@ def stage(cluster: tuple[str, str, Path]) -> Iterator[Stage]:
 
 
 def test_each_caller_may_do_only_what_its_own_acls_allow(stage: Stage) -> None:
-    ana, rui = stage.of("ana"), stage.of("rui")
+    ana, rui = stage.caller_named("ana"), stage.caller_named("rui")
     for caller, own, other in ((ana, "ana", "rui"), (rui, "rui", "ana")):
         assert caller.produce(stage.topics[own]).status_code == 200
         refused = caller.produce(stage.topics[other])
         assert refused.status_code in (403, 404), refused.text
-        # Our own client asks this one, librdkafka the list of topics.
+        # Configs are read by our own client, the list of topics by librdkafka.
         shown = caller.send("GET", f"/topics/{stage.topics[own]}")
         assert shown.json()["configs"]
         assert caller.send("GET", "/topics").json() == [stage.topics[own]]
@@ -169,12 +169,12 @@ def test_rest_proxy_refuses_a_token_with_a_foreign_key_another_audience_or_a_pas
         refused = stage.caller(token).produce(stage.topics["ana"])
         assert refused.status_code == 401
         assert 'error="invalid_token"' in refused.headers["www-authenticate"]
-    # Within the seconds that clocks may be apart.
-    assert stage.of("ana", int(time.time()) - 1).produce(stage.topics["ana"]).status_code == 401
+    # Also within the allowed clock skew.
+    assert stage.caller_named("ana", int(time.time()) - 1).produce(stage.topics["ana"]).status_code == 401
 
 
 def test_a_token_that_the_proxy_accepts_and_the_brokers_refuse_gets_401(stage: Stage) -> None:
-    assert stage.of("ana").produce(stage.topics["ana"]).status_code == 200
+    assert stage.caller_named("ana").produce(stage.topics["ana"]).status_code == 200
     forged = stage.caller(UNKNOWN_TO_BROKERS.token(sub="ana", exp=int(time.time()) + 7200))
     assert forged.send("GET", f"/topics/{stage.topics['ana']}/partitions").status_code == 401
     assert forged.produce(stage.topics["ana"]).status_code == 401
@@ -188,7 +188,7 @@ def records(caller: Caller, uri: str) -> list[dict[str, Any]]:
     return found
 
 
-def consumer_of(caller: Caller, topic: str) -> str:
+def subscribe_consumer(caller: Caller, topic: str) -> str:
     wanted = {"format": "binary", "auto.offset.reset": "earliest", "fetch.min.bytes": 0}
     made = caller.send("POST", f"/consumers/{unique('group')}", wanted)
     assert made.status_code == 200, made.text
@@ -201,10 +201,10 @@ def test_a_consumer_instance_continues_with_a_refreshed_token_and_ends_when_its_
     stage: Stage,
 ) -> None:
     ends_at_s = int(time.time()) + SHORT_S
-    ana = stage.of("ana", ends_at_s)
-    # Of a principal that has no other token.
-    left_alone = consumer_of(stage.of("eva", ends_at_s), stage.topics["rui"])
-    uri = consumer_of(ana, stage.topics["ana"])
+    ana = stage.caller_named("ana", ends_at_s)
+    # The principal eva has only this token.
+    left_alone = subscribe_consumer(stage.caller_named("eva", ends_at_s), stage.topics["rui"])
+    uri = subscribe_consumer(ana, stage.topics["ana"])
     ana.token = TRUSTED.token(sub="ana")
     assert ana.produce(stage.topics["ana"], "Zmlyc3Q=").status_code == 200
     until(lambda: records(ana, uri), lambda found: found != [], "a record with the first token")
@@ -213,7 +213,7 @@ def test_a_consumer_instance_continues_with_a_refreshed_token_and_ends_when_its_
         lambda: stage.metric("rest_proxy_consumer_instances"), lambda now: now == count - 1, "the end of one consumer"
     )
     assert time.time() >= ends_at_s
-    assert stage.of("eva").send("GET", f"{left_alone}/subscription").status_code == 404
+    assert stage.caller_named("eva").send("GET", f"{left_alone}/subscription").status_code == 404
     assert ana.produce(stage.topics["ana"], "c2Vjb25k").status_code == 200
     until(
         lambda: [each["value"] for each in records(ana, uri)],
@@ -224,11 +224,11 @@ def test_a_consumer_instance_continues_with_a_refreshed_token_and_ends_when_its_
 
 
 def test_a_caller_cannot_read_or_delete_the_consumer_instance_of_another_principal(stage: Stage) -> None:
-    uri = consumer_of(stage.of("ana"), stage.topics["ana"])
-    rui = stage.of("rui")
+    uri = subscribe_consumer(stage.caller_named("ana"), stage.topics["ana"])
+    rui = stage.caller_named("rui")
     assert rui.send("GET", f"{uri}/records", content_type=V2_BINARY).status_code == 404
     assert rui.send("DELETE", uri).status_code == 404
-    assert stage.of("ana").send("DELETE", uri).status_code == 204
+    assert stage.caller_named("ana").send("DELETE", uri).status_code == 204
 
 
 def test_the_number_of_caller_clients_is_bounded_and_tokens_are_never_logged(
@@ -244,8 +244,8 @@ def test_the_number_of_caller_clients_is_bounded_and_tokens_are_never_logged(
 
 
 def test_a_produce_stream_ends_when_the_token_of_its_caller_expires(stage: Stage) -> None:
-    """Also where the principal has a later token: who has the first one must not go on with the second."""
-    ana = stage.of("ana")
+    """A later token of the same principal does not prolong a stream that began with an earlier token."""
+    ana = stage.caller_named("ana")
     assert ana.produce(stage.topics["ana"]).status_code == 200
     [cluster] = ana.send("GET", "/v3/clusters").json()["data"]
     path = f"/v3/clusters/{cluster['cluster_id']}/topics/{stage.topics['ana']}/records"

@@ -1,4 +1,4 @@
-"""What callers of other proxies are used to: scalars of another kind, every encoding of Unicode, and their refusals."""
+"""Lenient parsing that clients of other REST proxies expect: scalars of another type, every Unicode encoding."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_changing_between_topic_names_and_a_pattern_is_refused_until_the_consume
 ) -> None:
     topic = pessoa_rest.topic()
     consumer = pessoa_rest.consumer()
-    # Names win where both are given.
+    # If both are given, the topic names count.
     assert consumer.post("/subscription", {"topics": [topic], "topic_pattern": "baz"}).status_code == 204
     assert consumer.post("/subscription", {"topics": [topic]}).status_code == 204
     for first, second in (
@@ -103,7 +103,7 @@ def test_changing_between_topic_names_and_a_pattern_is_refused_until_the_consume
         ({"topic_pattern": topic}, {"topics": [topic]}),
     ):
         assert consumer.post("/subscription", first).status_code == 204
-        # Joined first: librdkafka may never return from a close that follows a subscription cut short.
+        # Join first: librdkafka's close() may never return when a subscription ends before the group was joined.
         pessoa_rest.until(lambda: _is_assigned(consumer), "the consumer has joined its group")
         refused = pessoa_rest.send("POST", f"{consumer.uri}/subscription", second, V2)
         assert (refused.status_code, refused.json()["error_code"]) == (409, 40903)

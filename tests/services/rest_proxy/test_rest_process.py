@@ -1,4 +1,4 @@
-"""The proxy as a process: the notes' curl session as typed, signals, and a death without goodbye."""
+"""The REST proxy as a process: a session with curl, SIGTERM and SIGKILL, errors at the start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pessoa.testing import Broker
 from tests.support.logged_process import LoggedProcess, pessoa
 
 PATIENCE_S = 120.0
-# Word for word, but for `| jq`, which only colours.
+# A session as users type it, but without `| jq`.
 NOTES = [
     'curl "http://localhost:8082/topics"',
     'curl "http://localhost:8082/topics/topicgo1"',
@@ -45,7 +45,7 @@ NOTES = [
 def running_proxy(
     bootstrap_servers: str, settings: dict[str, str] | None = None
 ) -> Iterator[tuple[LoggedProcess, str]]:
-    """`pessoa rest-proxy`, and the address that it says it listens on."""
+    """Start `pessoa rest-proxy`; return the process and the URL that it has logged."""
     overrides = [word for key, value in (settings or {}).items() for word in ("--override", f"{key}={value}")]
     command = pessoa("rest-proxy", "--bootstrap-server", bootstrap_servers, "--port", "0", *overrides)
     with TemporaryDirectory() as folder, LoggedProcess(command, Path(folder) / "proxy.log") as process:
@@ -68,7 +68,7 @@ def create_topic(bootstrap_servers: str, name: str) -> AdminClient:
 def test_a_curl_session_with_the_rest_proxy_produces_consumes_and_deletes_its_instance() -> None:
     with Broker() as broker:
         create_topic(broker.bootstrap_servers, "topicgo1")
-        # The notes say 8082, which one program at a time can have; the same commands go to another port.
+        # The session uses port 8082, which is replaced by a free port.
         with running_proxy(broker.bootstrap_servers) as (_, url):
             here = url.replace("127.0.0.1", "localhost")
             session = [command.replace("http://localhost:8082", here) for command in NOTES]
@@ -98,11 +98,11 @@ def test_on_sigterm_consumer_instances_leave_their_groups_and_the_proxy_exits_wi
 
 
 def test_the_members_of_a_killed_proxy_leave_the_group_after_the_session_timeout() -> None:
-    # The broker refuses longer sessions: a proxy that forgets its setting cannot join.
+    # The broker refuses longer session timeouts, so a proxy that ignores its own setting cannot join.
     settings = {"group.min.session.timeout.ms": "1000", "group.max.session.timeout.ms": "4000"}
     with Broker(settings) as broker:
         admin = create_topic(broker.bootstrap_servers, "t")
-        # Not so short that the session of a running proxy ends.
+        # Long enough that the session of a running proxy does not expire.
         session = {"consumer.session.timeout.ms": "4000", "consumer.heartbeat.interval.ms": "500"}
         with running_proxy(broker.bootstrap_servers, settings=session) as (process, url):
             join(url, "t")
@@ -111,13 +111,13 @@ def test_the_members_of_a_killed_proxy_leave_the_group_after_the_session_timeout
             deadline = time.monotonic() + PATIENCE_S
             while members(admin):
                 assert time.monotonic() < deadline, "the ghost stays"
-        # The next proxy has the partitions to itself, and reads on from the last commit.
+        # The next proxy gets all partitions of the group.
         with running_proxy(broker.bootstrap_servers, settings=session) as (_, url):
             assert join(url, "t") == [{"topic": "t", "partition": 0}]
 
 
 def join(url: str, topic: str) -> list[dict[str, object]]:
-    """Make a member of group `g` and read until it has a partition."""
+    """Create an instance in the group `g` and read until it has a partition; return its assignment."""
     http = httpx.Client(trust_env=False, timeout=PATIENCE_S)
     body = {"format": "json", "auto.offset.reset": "earliest"}
     headers = {"content-type": "application/vnd.kafka.v2+json"}

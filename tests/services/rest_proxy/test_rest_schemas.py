@@ -1,4 +1,4 @@
-"""Records with schemas, in v2 and v3: which schema is meant, what is written, what comes back."""
+"""Records with schemas, in v2 and v3: which schema is used, which bytes are written, what a consumer reads."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_key_and_value_schemas_are_given_by_id_and_an_id_of_another_subject_is_r
     body = {"key_schema_id": key_id, "value_schema_id": value_id, "records": records}
     answer = produce(stage.rest, topic, AVRO, body)
     assert (answer.json()["key_schema_id"], answer.json()["value_schema_id"]) == (key_id, value_id)
-    # An id that another subject has is not this topic's.
+    # An id that is registered only under another subject is refused.
     elsewhere = stage.registry.register("other-value", {"schema": '"int"'})
     answer = produce(stage.rest, topic, AVRO, {"value_schema_id": elsewhere, "records": [{"value": 1}]})
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42207)

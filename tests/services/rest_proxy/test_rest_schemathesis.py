@@ -1,7 +1,7 @@
-"""No request that our OpenAPI document allows, and none that it does not, makes the proxy answer 500.
+"""Neither valid nor invalid requests of our OpenAPI document make the proxy answer with 5xx.
 
-schemathesis draws requests from the document, valid and invalid ones. Half of them are about a cluster, a topic and a
-consumer instance that exist, so that they get past the first check.
+schemathesis draws the requests from the document. Half of them name a cluster, a topic and a consumer instance that
+exist, so that they pass the first checks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ EXAMPLES = int(os.environ.get("PESSOA_SCHEMATHESIS_EXAMPLES", "5"))
 
 
 @pytest.fixture(scope="module")
-def doomed_rest() -> Iterator[Rest]:
-    """A proxy with a cluster of its own: topics will be made, changed and deleted."""
+def disposable_rest() -> Iterator[Rest]:
+    """Start a proxy with its own cluster, because the requests create, change and delete topics."""
     with (
         Broker() as broker,
         proxy_in_front_of(
@@ -34,7 +34,7 @@ def doomed_rest() -> Iterator[Rest]:
 
 
 def real_parameters(rest: Rest, path: str) -> dict[str, Any]:
-    """Path parameters that lead somewhere."""
+    """Return path parameters of resources that exist; create them."""
     topic = rest.topic()
     rest.produce(topic, 1)
     known: dict[str, Any] = {
@@ -54,15 +54,15 @@ def real_parameters(rest: Rest, path: str) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=["valid", "invalid"])
 @pytest.mark.parametrize("is_real", [True, False], ids=["real", "random"])
 def test_no_request_to_the_rest_proxy_drawn_from_its_openapi_document_gets_a_5xx_response(
-    doomed_rest: Rest, mode: GenerationMode, is_real: bool, record_property: Callable[[str, object], None]
+    disposable_rest: Rest, mode: GenerationMode, is_real: bool, record_property: Callable[[str, object], None]
 ) -> None:
-    rest = doomed_rest
+    rest = disposable_rest
     schema = schemathesis.openapi.from_dict(rest.get("/openapi.json").json())
     statuses: dict[int, int] = {}
     operations: list[Any] = [result.ok() for result in cast(Any, schema).get_all_operations()]
     for operation in operations:
         if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
-            # Where any path will do, there is nothing to get wrong.
+            # An operation without body and query has no invalid request.
             continue
         fixed = real_parameters(rest, operation.path) if is_real else {}
 

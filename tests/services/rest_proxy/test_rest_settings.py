@@ -1,4 +1,4 @@
-"""What the proxy's settings change, seen from outside."""
+"""Settings of the REST proxy: users, disabled APIs, advertised listeners; and its metrics and health."""
 
 from __future__ import annotations
 

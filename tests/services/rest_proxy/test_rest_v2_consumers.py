@@ -1,4 +1,4 @@
-"""/consumers: the life of a consumer instance over HTTP."""
+"""/consumers: creating, reading, committing with and deleting consumer instances over HTTP."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_max_bytes_limits_a_read_and_no_record_is_lost(rest: Rest, reader: Consu
 
     rest.until(are_all_read, "all records come")
     assert seen == list(range(10))
-    # A record that is larger than the whole limit does not fit, and stays where it is.
+    # A record that is larger than max_bytes is not returned, and not skipped.
     rest.produce(topic, "x" * 1000)
     assert reader.get("/records?max_bytes=250&timeout=500", accept=V2_JSON).json() == []
     assert [each["offset"] for each in reader.read(1)] == [10]
@@ -349,7 +349,7 @@ def test_a_commit_without_a_body_commits_only_the_records_that_were_read(rest: R
     rest.produce(topic, *("x" * 98 for _ in range(5)))
     consumer = rest.consumer(**{"auto.commit.enable": "false"})
     consumer.post("/assignments", on_partitions(topic, 0))
-    # Everything is polled, and three records are read.
+    # All five records are polled, and three are returned.
     read = [each["offset"] for each in consumer.read(1, query="?max_bytes=350&timeout=1000")]
     assert read == [0, 1, 2]
     assert consumer.post("/offsets").json() == []
@@ -401,7 +401,7 @@ def test_a_deleted_instance_leaves_its_group_at_once(rest: Rest) -> None:
     assert admin.describe_consumer_groups([consumer.group])[consumer.group].result().members == []
 
 
-# No client that is about to ask again is slow for this long.
+# Longer than the pause between two requests of an active client.
 IDLE_S = 5
 
 

@@ -1,4 +1,4 @@
-"""POST /topics/{topic}: what is written, what is answered, and what is refused."""
+"""POST /topics/{topic}: written bytes, responses and refusals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pessoa.testing import Broker
 from tests.services.rest_proxy.stage import V2, V2_BINARY, V2_JSON, Rest, proxy_in_front_of
 
 
-def written(rest: Rest, topic: str, count: int, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
-    """The keys and values of a partition, read by another client."""
+def read_partition(rest: Rest, topic: str, count: int, partition: int = 0) -> list[tuple[bytes | None, bytes | None]]:
+    """Return the keys and values of the first `count` records of a partition, read with librdkafka."""
     consumer = KafkaConsumer({"bootstrap.servers": rest.bootstrap_servers, "group.id": "reader"})
     try:
         consumer.assign([TopicPartition(topic, partition, 0)])
@@ -37,7 +37,7 @@ def test_json_values_are_written_without_spaces_and_numbers_keep_their_digits(re
         "key_schema_id": None,
         "value_schema_id": None,
     }
-    assert written(rest, topic, 2) == [
+    assert read_partition(rest, topic, 2) == [
         (b'"k"', b'{"a":[1,2.50,1e3,12345678901234567890],"b":"x y"}'),
         (None, None),
     ]
@@ -48,7 +48,7 @@ def test_base64_keys_and_values_are_written_as_their_bytes(rest: Rest) -> None:
     data = bytes(range(256))
     records = [{"key": "AA==", "value": base64.b64encode(data).decode()}, {"value": ""}, {"key": "AQ=="}]
     rest.send("POST", f"/topics/{topic}", {"records": records}, V2_BINARY)
-    assert written(rest, topic, 3) == [(b"\0", data), (None, b""), (b"\1", None)]
+    assert read_partition(rest, topic, 3) == [(b"\0", data), (None, b""), (b"\1", None)]
 
 
 def test_a_record_is_written_to_its_own_partition_or_else_to_that_of_the_path(rest: Rest) -> None:
@@ -136,7 +136,7 @@ def test_producing_to_an_unknown_topic_gets_40401_when_brokers_do_not_auto_creat
     ):
         answer = rest.send("POST", "/topics/missing", {"records": [{"value": 1}]}, V2_JSON)
         assert (answer.status_code, answer.json()["error_code"]) == (404, 40401)
-        # And it is found as soon as it is there.
+        # Once it is created, it is found.
         rest.http.post(f"{rest.cluster}/topics", json={"topic_name": "missing"})
         assert rest.produce("missing", 1)[0]["offset"] == 0
 

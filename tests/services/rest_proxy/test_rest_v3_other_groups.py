@@ -20,14 +20,14 @@ from pessoa.wire.api.streams_group_heartbeat import (
     Topology,
 )
 from tests.services.rest_proxy.stage import PATIENCE, Rest
-from tests.services.rest_proxy.test_rest_v3_resources import ok, outcome
+from tests.services.rest_proxy.test_rest_v3_resources import get_ok, status_and_error_code
 
 POLL_S = 0.1
 
 
 @contextmanager
 def share_member(rest: Rest, group: str, topic: str, partitions: int) -> Iterator[None]:
-    """A member of the share group that has all partitions of the topic."""
+    """Join the share group with a member, and wait until it has all partitions of the topic."""
     settings = {"bootstrap.servers": rest.bootstrap_servers, "group.id": group, "client.id": "worker"}
     with ShareConsumer(settings) as consumer:
         consumer.subscribe([topic])
@@ -46,26 +46,26 @@ def test_a_share_group_is_shown_with_its_members_and_partitions_and_deleted_when
     topic, group = rest.topic(2), f"share-{uuid4().hex[:12]}"
     path = f"{rest.cluster}/share-groups/{group}"
     with share_member(rest, group, topic, 2):
-        shown = ok(rest, path)
+        shown = get_ok(rest, path)
         assert (shown["kind"], shown["share_group_id"], shown["state"]) == ("KafkaShareGroup", group, "STABLE")
         assert (shown["consumer_count"], shown["partition_count"]) == (1, 2)
         places = [(each["topic_name"], each["partition_id"]) for each in shown["assigned_topic_partitions"]]
         assert places == [(topic, 0), (topic, 1)]
         for each in shown["assigned_topic_partitions"]:
             assert rest.http.get(each["partition"]["related"]).status_code == 200
-        assert shown in ok(rest, f"{rest.cluster}/share-groups")["data"]
+        assert shown in get_ok(rest, f"{rest.cluster}/share-groups")["data"]
         assert rest.http.get(shown["coordinator"]["related"]).status_code == 200
         [member] = rest.http.get(shown["consumers"]["related"]).json()["data"]
         assert (member["kind"], member["client_id"]) == ("KafkaShareGroupConsumer", "worker")
         assert rest.http.get(member["metadata"]["self"]).json() == member
         assignments = rest.http.get(member["assignments"]["related"]).json()["data"]
         assert [(each["topic_name"], each["partition_id"]) for each in assignments] == places
-        # It has a member, so it is not deleted.
-        assert outcome(rest.http.delete(path)) == (409, 409)
-    rest.until(lambda: ok(rest, path)["consumer_count"] == 0, "the member has left")
-    assert (ok(rest, path)["state"], ok(rest, path)["partition_count"]) == ("EMPTY", 2)
+        # A group with a member is not deleted.
+        assert status_and_error_code(rest.http.delete(path)) == (409, 409)
+    rest.until(lambda: get_ok(rest, path)["consumer_count"] == 0, "the member has left")
+    assert (get_ok(rest, path)["state"], get_ok(rest, path)["partition_count"]) == ("EMPTY", 2)
     assert rest.http.delete(path).status_code == 204
-    assert outcome(rest.get(path)) == (404, 40405)
+    assert status_and_error_code(rest.get(path)) == (404, 40405)
 
 
 @pytest.mark.parametrize("kind", ["share-groups", "streams-groups"])
@@ -78,14 +78,17 @@ def test_an_unknown_group_and_a_group_of_another_type_get_40405(rest: Rest, kind
     tails = ["", "/consumers", "/consumers/x"] if kind == "share-groups" else ["", "/members", "/subtopologies"]
     for group in ("unknown", "with%00nul", consumer.group):
         for tail in tails:
-            assert outcome(rest.get(f"{rest.cluster}/{kind}/{group}{tail}")) == (404, 40405), (group, tail)
-    assert outcome(rest.http.delete(f"{rest.cluster}/share-groups/unknown")) == (404, 40405)
-    assert consumer.group not in [each.get("group_id") for each in ok(rest, f"{rest.cluster}/{kind}")["data"]]
+            assert status_and_error_code(rest.get(f"{rest.cluster}/{kind}/{group}{tail}")) == (404, 40405), (
+                group,
+                tail,
+            )
+    assert status_and_error_code(rest.http.delete(f"{rest.cluster}/share-groups/unknown")) == (404, 40405)
+    assert consumer.group not in [each.get("group_id") for each in get_ok(rest, f"{rest.cluster}/{kind}")["data"]]
     consumer.delete()
 
 
 class StreamsMember:
-    """Says what a Kafka Streams application with one subtopology says, until it has its tasks."""
+    """Sends the heartbeats of a Kafka Streams application with one subtopology."""
 
     def __init__(self, rest: Rest, group: str, topic: str) -> None:
         self._cluster = Cluster(rest.bootstrap_servers)
@@ -137,7 +140,7 @@ class StreamsMember:
             assert time.monotonic() < deadline, "no tasks"
             self.beat()
             time.sleep(POLL_S)
-        # So that the group hears that it has them.
+        # Report the tasks as owned, so that the group becomes stable.
         self.beat()
 
     def leave(self) -> None:
@@ -149,10 +152,10 @@ def test_a_streams_group_is_shown_with_its_members_and_tasks(rest: Rest) -> None
     topic, group = rest.topic(2), f"streams-{uuid4().hex[:12]}"
     member = StreamsMember(rest, group, topic)
     member.wait_for_tasks()
-    shown = ok(rest, f"{rest.cluster}/streams-groups/{group}")
+    shown = get_ok(rest, f"{rest.cluster}/streams-groups/{group}")
     assert (shown["kind"], shown["group_id"], shown["state"]) == ("KafkaStreamsGroup", group, "STABLE")
     assert (shown["member_count"], shown["subtopology_count"], shown["topology_epoch"]) == (1, 1, 0)
-    assert shown in ok(rest, f"{rest.cluster}/streams-groups")["data"]
+    assert shown in get_ok(rest, f"{rest.cluster}/streams-groups")["data"]
     [subtopology] = rest.http.get(shown["subtopologies"]["related"]).json()["data"]
     assert (subtopology["subtopology_id"], subtopology["source_topics"]) == ("0", [topic])
     assert rest.http.get(subtopology["metadata"]["self"]).json() == subtopology
@@ -165,7 +168,7 @@ def test_a_streams_group_is_shown_with_its_members_and_tasks(rest: Rest) -> None
         assert (tasks["subtopology_id"], tasks["partition_ids"]) == ("0", [0, 1])
         assert rest.http.get(tasks["metadata"]["self"]).json() == tasks
         assert rest.http.get(assignment["standby_tasks"]["related"]).json()["data"] == []
-        assert outcome(rest.http.get(assignment["metadata"]["self"] + "/lazy")) == (404, 404)
+        assert status_and_error_code(rest.http.get(assignment["metadata"]["self"] + "/lazy")) == (404, 404)
     members = f"{rest.cluster}/streams-groups/{group}/members"
-    assert outcome(rest.get(f"{members}/unknown/assignments")) == (404, 404)
+    assert status_and_error_code(rest.get(f"{members}/unknown/assignments")) == (404, 404)
     member.leave()

@@ -1,4 +1,4 @@
-"""POST …/records and …/records:batch: records as a stream, each with its own report."""
+"""POST …/records and …/records:batch: a stream of records, each with its own report."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_each_record_is_reported_while_the_request_body_is_still_open(rest: Rest
         stream = connection.makefile("rb")
         for number in range(3):
             record = b'{"value":{"type":"JSON","data":%d}}' % number
-            # Cut in the middle: what counts is the record, not the chunk.
+            # A record may be split over two chunks.
             for part in (record[:10], record[10:]):
                 connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
             while not (line := stream.readline()).startswith(b"{"):

@@ -1,4 +1,4 @@
-"""The proxy, our schema registry and confluent-kafka's serialisers: each reads what the others wrote."""
+"""The REST proxy with our schema registry: it and confluent-kafka's serialisers read each other's records."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_by_proxy(rest: Rest, topic: str, kind: str) -> Any:
     return record["value"]
 
 
-def written_by_proxy(rest: Rest, topic: str, kind: str, schema: str, value: Any) -> bytes:
+def produce_by_proxy(rest: Rest, topic: str, kind: str, schema: str, value: Any) -> bytes:
     body = {"value_schema": schema, "records": [{"value": value}]}
     answer = rest.send("POST", f"/topics/{topic}", body, MEDIA[kind])
     assert answer.status_code == 200, answer.text
@@ -72,7 +72,7 @@ def written_by_proxy(rest: Rest, topic: str, kind: str, schema: str, value: Any)
     return data
 
 
-def write(rest: Rest, topic: str, data: bytes | None) -> None:
+def produce_bytes(rest: Rest, topic: str, data: bytes | None) -> None:
     producer = Producer({"bootstrap.servers": rest.bootstrap_servers})
     producer.produce(topic, data)
     producer.flush()
@@ -81,26 +81,26 @@ def write(rest: Rest, topic: str, data: bytes | None) -> None:
 def test_the_proxy_and_confluent_kafka_read_each_others_avro_records(stage: Stage) -> None:
     client = SchemaRegistryClient({"url": stage.registry_url})
     topic = stage.rest.topic()
-    data = written_by_proxy(stage.rest, topic, "avro", USER, {"name": "ann", "age": {"int": 7}})
+    data = produce_by_proxy(stage.rest, topic, "avro", USER, {"name": "ann", "age": {"int": 7}})
     assert AvroDeserializer(client)(data, context(topic)) == {"name": "ann", "age": 7}
     other = stage.rest.topic()
-    write(stage.rest, other, AvroSerializer(client, USER)({"name": "bob", "age": None}, context(other)))
+    produce_bytes(stage.rest, other, AvroSerializer(client, USER)({"name": "bob", "age": None}, context(other)))
     assert read_by_proxy(stage.rest, other, "avro") == {"name": "bob", "age": None}
 
 
 def test_the_proxy_and_confluent_kafka_read_each_others_json_schema_records(stage: Stage) -> None:
     client = SchemaRegistryClient({"url": stage.registry_url})
     topic = stage.rest.topic()
-    data = written_by_proxy(stage.rest, topic, "jsonschema", CITY, {"size": 3})
+    data = produce_by_proxy(stage.rest, topic, "jsonschema", CITY, {"size": 3})
     assert JSONDeserializer(CITY, schema_registry_client=client)(data, context(topic)) == {"size": 3}
     other = stage.rest.topic()
-    write(stage.rest, other, JSONSerializer(CITY, client)({"size": 4}, context(other)))
+    produce_bytes(stage.rest, other, JSONSerializer(CITY, client)({"size": 4}, context(other)))
     assert read_by_proxy(stage.rest, other, "jsonschema") == {"size": 4}
 
 
 def test_a_protobuf_value_produced_by_the_proxy_is_consumed_as_the_same_value(stage: Stage) -> None:
     topic = stage.rest.topic()
-    data = written_by_proxy(stage.rest, topic, "protobuf", POINT, {"x": 5, "label": "a"})
+    data = produce_by_proxy(stage.rest, topic, "protobuf", POINT, {"x": 5, "label": "a"})
     assert data[5:] == b"\0\x08\x05\x12\x01a"
     assert read_by_proxy(stage.rest, topic, "protobuf") == {"x": 5, "label": "a"}
 
@@ -123,7 +123,7 @@ def test_a_value_of_an_avro_schema_with_references_is_produced_and_consumed(stag
 
 def test_producing_with_an_incompatible_schema_is_refused_with_the_message_of_the_registry(stage: Stage) -> None:
     topic = stage.rest.topic()
-    written_by_proxy(stage.rest, topic, "avro", '"string"', "x")
+    produce_by_proxy(stage.rest, topic, "avro", '"string"', "x")
     body = {"value_schema": '"int"', "records": [{"value": 1}]}
     answer = stage.rest.send("POST", f"/topics/{topic}", body, MEDIA["avro"])
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42207)

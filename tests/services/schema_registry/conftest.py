@@ -1,4 +1,4 @@
-"""One broker and one registry for all tests of this folder; each test has subjects of its own."""
+"""One broker and one registry for all tests of this folder; each test uses unique subjects."""
 
 from __future__ import annotations
 

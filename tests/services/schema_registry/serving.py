@@ -1,4 +1,4 @@
-"""Registries for tests: in this process, over real sockets, on a broker of the test's."""
+"""Schema registries in the test's process, over real sockets, on a broker that the test has started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pessoa.web.serving import ThreadedServer, Tls, bind
 
 @contextmanager
 def registry(bootstrap_servers: str, config: Config | None = None, tls: Tls | None = None) -> Iterator[ThreadedServer]:
-    """A registry that serves; it leads, or knows who does, before its first write."""
+    """Serve a registry; before its first write it is the leader or knows the leader."""
     listening = bind("127.0.0.1", 0)
     settings = replace(
         config or Config(), bootstrap_servers=bootstrap_servers, host_name="127.0.0.1", session_timeout_ms=6000

@@ -1,4 +1,4 @@
-"""Every endpoint over HTTP: what it answers, and what it refuses with which code."""
+"""Responses and error codes of every endpoint of the schema registry, over HTTP."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
 def unique(subject: str, extra: str = "") -> str:
-    """A schema that no other test registers."""
+    """Return a schema that only this subject's test registers."""
     return f'{{"type":"record","name":"U{subject.replace("-", "_")}","fields":[{{"name":"x","type":"int"}}{extra}]}}'
 
 

@@ -1,4 +1,4 @@
-"""Associations of topics with subjects: made, changed, found and forgotten; by hand and by confluent-kafka."""
+"""Associations of topics with subjects: created, changed, found and deleted, over HTTP and with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def one(subject: str, kind: str = "value", lifecycle: str = "WEAK", **more: Any)
     return {"subject": subject, "associationType": kind, "lifecycle": lifecycle, **more}
 
 
-def listed(http: httpx.Client, path: str, **query: Any) -> list[tuple[str, str]]:
+def list_associations(http: httpx.Client, path: str, **query: Any) -> list[tuple[str, str]]:
     found = http.get(f"/associations/{path}", params=query).json()
     return [(each["subject"], each["lifecycle"]) for each in found]
 
@@ -47,11 +47,11 @@ def test_associations_are_created_found_changed_and_deleted(http: httpx.Client, 
         ("value", "STRONG"),
     ]
     both = [(f"{subject}-k", "WEAK"), (subject, "STRONG")]
-    assert listed(http, f"resources/id-{subject}") == both
-    assert listed(http, f"resources/cluster/topic-{subject}") == both
-    assert listed(http, f"resources/-/topic-{subject}", associationType="key") == both[:1]
-    assert listed(http, f"resources/other/topic-{subject}") == []
-    assert listed(http, f"subjects/{subject}", lifecycle="STRONG") == both[1:]
+    assert list_associations(http, f"resources/id-{subject}") == both
+    assert list_associations(http, f"resources/cluster/topic-{subject}") == both
+    assert list_associations(http, f"resources/-/topic-{subject}", associationType="key") == both[:1]
+    assert list_associations(http, f"resources/other/topic-{subject}") == []
+    assert list_associations(http, f"subjects/{subject}", lifecycle="STRONG") == both[1:]
     (made,) = http.get(f"/associations/subjects/{subject}-k").json()
     changed = http.put("/associations", json=request(subject, one(f"{subject}-k", "key", "STRONG"))).json()
     assert changed["associations"][0]["lifecycle"] == "STRONG"
@@ -61,7 +61,7 @@ def test_associations_are_created_found_changed_and_deleted(http: httpx.Client, 
     assert http.delete(path, params={"associationType": "key"}).status_code == 204
     assert subject in http.get("/subjects").json()
     assert http.delete(path, params={"cascadeLifecycle": "true"}).status_code == 204
-    assert listed(http, f"resources/id-{subject}") == []
+    assert list_associations(http, f"resources/id-{subject}") == []
     assert subject not in http.get("/subjects").json()
     assert f"{subject}-k" in http.get("/subjects").json()
 

@@ -1,4 +1,4 @@
-"""confluent-kafka's client and serialisers, unchanged, against our registry."""
+"""confluent-kafka's registry client and serialisers with our registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data contracts: metadata and rules of versions, what the configuration adds to them, groups and reserved fields."""
+"""Data contracts: metadata and rules of versions, defaults and overrides of the config, groups and reserved fields."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.services.schema_registry.test_registry_api import refusal, register, unique
 
 NEW_FIELD = ',{"name":"y","type":"int","default":0}'
-# Not compatible with what `unique` gives.
+# Not backward compatible with the schema that `unique` returns.
 REQUIRED_FIELD = ',{"name":"y","type":"int"}'
 
 
@@ -52,7 +52,7 @@ def test_registering_only_metadata_or_rules_keeps_the_latest_schema(http: httpx.
     rules = {"migrationRules": [rule("up")]}
     assert http.post(f"/subjects/{subject}/versions", json={"ruleSet": rules}).json()["version"] == 3
     found = latest(http, subject)
-    # What was not said is as it was.
+    # Parts that the request does not have are kept.
     assert (found["schema"], found["metadata"], found["ruleSet"]) == (unique(subject), body["metadata"], rules)
 
 
@@ -65,7 +65,7 @@ def test_the_next_schema_keeps_metadata_and_rules_that_the_request_does_not_name
     found = latest(http, subject)
     assert found["version"] == 2
     assert {key: found[key] for key in contract} == contract
-    # A look-up of exactly that finds it.
+    # A lookup with this schema, metadata and rules finds the version.
     assert http.post(f"/subjects/{subject}", json={"schema": found["schema"], **contract}).json()["version"] == 2
 
 
@@ -132,12 +132,12 @@ def test_compatibility_is_checked_only_within_the_compatibility_group(http: http
     http.put(f"/config/{subject}", json={"compatibilityGroup": "major"})
     register(http, subject, unique(subject), metadata={"properties": {"major": "1"}})
     path = f"/subjects/{subject}/versions"
-    # Without metadata of its own it belongs where the version before it does.
+    # A version without metadata belongs to the group of the version before it.
     assert refusal(http.post(path, json={"schema": unique(subject, REQUIRED_FIELD)})) == (409, 40901)
     moved = {"schema": unique(subject, REQUIRED_FIELD), "metadata": {"properties": {"major": "2"}}}
     assert http.post(f"/compatibility{path}", json=moved).json() == {"is_compatible": True}
     assert http.post(path, json=moved).json()["version"] == 2
-    # And the first group goes on where it was.
+    # The next version of the first group is compared with that group only.
     first = {"schema": unique(subject, NEW_FIELD), "metadata": {"properties": {"major": "1"}}}
     assert http.post(path, json=first).json()["version"] == 3
     other = {"schema": '"string"', "metadata": {"properties": {"major": "1"}}}

@@ -1,4 +1,4 @@
-"""Exporters: made, paused, changed; and schemas copied to a second registry as they come and go."""
+"""Exporters: created, paused, changed; and registrations and deletions that they copy to a second registry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFERENCES = [{"name": "n.F", "subject": "inner", "version": 1}]
 
 @pytest.fixture(scope="module")
 def pair() -> Iterator[tuple[httpx.Client, httpx.Client]]:
-    """Two registries, each with a topic of its own."""
+    """Start two registries, each with its own schemas topic."""
     with Broker() as broker:
         one = Config(topic="_schemas_one", group_id="one")
         two = Config(topic="_schemas_two", group_id="two")
@@ -31,7 +31,7 @@ def pair() -> Iterator[tuple[httpx.Client, httpx.Client]]:
 
 
 def until(look: Callable[[], Any], wanted: Any, timeout_s: float = 30) -> None:
-    """Wait for an answer; a deadline says what was there instead."""
+    """Wait until `look` returns `wanted`; on timeout the assertion shows the last value."""
     deadline_s = time.monotonic() + timeout_s
     while (found := look()) != wanted:
         assert time.monotonic() < deadline_s, found
@@ -118,7 +118,7 @@ def test_an_exporter_copies_registrations_and_deletions_with_ids_versions_and_re
     assert names(deleted="true") == [":.far:dc_inner", ":.far:dc_outer"]
     source.delete("/subjects/outer?permanent=true")
     until(lambda: names(deleted="true"), [":.far:dc_inner"])
-    # While it is paused nothing comes; then all of it does.
+    # A schema that is registered during a pause is copied after the resume.
     source.put("/exporters/copy/pause")
     register(source, "late", '"string"')
     source.put("/exporters/copy/resume")

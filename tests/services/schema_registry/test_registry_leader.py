@@ -1,11 +1,11 @@
-"""Three registries as processes; the leader is killed in the middle of a thousand registrations, or put to sleep.
+"""Three registries as processes; the leader is killed during a thousand registrations, or paused with SIGSTOP.
 
-A client tries the next registry when one does not answer, as clients with several addresses do. Afterwards:
-every registration has an id, no id stands for two schemas, every answer that was given holds on every registry that is
-left, and the topic says the same.
+A client tries the next registry when one does not answer, as clients with several addresses do. Afterwards every
+registration has an id, no id belongs to two schemas, every remaining registry returns the ids that were answered, and
+the schemas topic has the same ids.
 
-A leader that slept while another one was elected wakes up with an old state and a request in its hands; what it decides
-from them must not count.
+A leader that was paused while another one was elected continues with an old state and with requests in its socket; ids
+that it assigns from them must not be accepted.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def leads(child: Child) -> bool:
 
 
 def leader_of(children: list[Child]) -> Child:
-    """On a busy machine a leader may be missed and another one elected at any time."""
+    """Wait for a leader and return it; on a busy machine another one may be elected at any time."""
     found: list[Child] = []
 
     def is_found() -> bool:
@@ -124,7 +124,7 @@ def leader_of(children: list[Child]) -> Child:
     return found[0]
 
 
-def post_and_leave(url: str, number: int) -> socket.socket:
+def send_registration(url: str, number: int) -> socket.socket:
     """Send a registration without waiting for its answer."""
     address = url.removeprefix("http://").split(":")
     body = json.dumps({"schema": schema(number)})
@@ -156,8 +156,8 @@ def test_a_paused_registry_leader_assigns_no_duplicate_id_after_another_was_elec
         assert register_at(sleeper, 0) == 1
         sleeper.send_signal(signal.SIGSTOP)
         try:
-            # They are in its socket when it wakes, before it has heard of anything else.
-            asked = [post_and_leave(sleeper.url, number) for number in range(100, 110)]
+            # The requests are in its socket when it continues, before it learns of the election.
+            asked = [send_registration(sleeper.url, number) for number in range(100, 110)]
             wait_until(lambda: any(leads(child) for child in others), "another leader")
             for number in range(1, 20):
                 register_at(others[number % 2], number)
@@ -176,7 +176,7 @@ def test_a_paused_registry_leader_assigns_no_duplicate_id_after_another_was_elec
 
 
 def topic_ids(bootstrap_servers: str) -> dict[int, set[str]]:
-    """Every id in the topic, with the schemas that have it."""
+    """Return every schema id in the topic with the schemas that have it."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers, "group.id": "reader", "enable.partition.eof": True,

@@ -1,4 +1,4 @@
-"""Restarts, several instances in one group, topics of other makes, users, TLS; and all of it on Apache Kafka."""
+"""Restarts (also on Apache Kafka), several registries in one group, topics of the JVM registry, users and TLS."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def records_of(bootstrap_servers: str) -> list[tuple[bytes | None, bytes | None]
     return found
 
 
-def live_through_a_restart(bootstrap_servers: str) -> None:
+def check_state_after_restart(bootstrap_servers: str) -> None:
     with registry_client(bootstrap_servers) as client:
         assert register(client, "a", INT) == 1
         assert register(client, "b", LONG) == 2
@@ -65,13 +65,13 @@ def live_through_a_restart(bootstrap_servers: str) -> None:
 
 
 def test_a_restarted_registry_restores_its_schemas_and_config(bootstrap: str) -> None:
-    live_through_a_restart(bootstrap)
+    check_state_after_restart(bootstrap)
 
 
 @pytest.mark.apache
 def test_a_restarted_registry_on_apache_kafka_restores_its_schemas_and_config() -> None:
     with ApacheKafka() as kafka:
-        live_through_a_restart(kafka.bootstrap_servers)
+        check_state_after_restart(kafka.bootstrap_servers)
         written = {key for key, _ in records_of(kafka.bootstrap_servers)}
     assert b'{"keytype":"SCHEMA","subject":"a","version":1,"magic":1}' in written
 
@@ -96,10 +96,10 @@ def test_a_follower_registry_forwards_writes_to_the_leader_and_reads_them_at_onc
 
 
 def test_a_starting_registry_answers_reads_only_when_it_can_accept_writes() -> None:
-    # As long as Kafka's default is, a group waits for company before it has a leader.
+    # Kafka's default: a new group waits this long for more members before it has a leader.
     delay = {"group.initial.rebalance.delay.ms": "3000"}
     with Broker(delay) as broker, registry_client(broker.bootstrap_servers) as client:
-        # A script that waits for a registry takes the first answer for the sign to begin.
+        # A script that waits for a registry starts writing after the first answer.
         assert client.get("/subjects").json() == []
         assert "registry_is_leader 1.0" in client.get("/metrics").text
         assert client.get("/health").json() == {"status": "ok"}
@@ -121,7 +121,7 @@ def test_a_registry_that_is_not_eligible_refuses_writes_without_a_leader_and_for
         assert leader.get("/subjects").json() == ["a"]
 
 
-# As the JVM registry writes them: with what newer releases add, and what older ones spell out.
+# Records as the JVM registry writes them, with the fields of newer and of older releases.
 FOREIGN = [
     (b'{"keytype":"NOOP","magic":0}', None),
     (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"subject":null,"compatibilityLevel":"FORWARD"}'),
@@ -200,7 +200,7 @@ def test_only_configured_users_are_let_in_and_followers_forward_their_credential
 
 
 def self_signed(folder: Path) -> Path:
-    """A PEM file with a key and a certificate for 127.0.0.1."""
+    """Write a PEM file with a key and a self-signed certificate for 127.0.0.1; return its path."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "registry")])
     now = datetime.datetime.now(datetime.UTC)

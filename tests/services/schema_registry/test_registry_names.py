@@ -1,4 +1,4 @@
-"""Names: aliases of subjects, subjects found in any context; and where and when a schema came."""
+"""Aliases of subjects, subjects and references in contexts, timestamps of schemas, and modes by scope."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_an_alias_resolves_to_the_versions_of_another_subject(http: httpx.Client
     assert register(http, alias, unique(subject)) == schema_id
     verdict = http.post(f"/compatibility/subjects/{alias}/versions/latest", json={"schema": '"int"'}).json()
     assert verdict == {"is_compatible": False}
-    # Settings are the alias's own.
+    # The config is that of the alias itself.
     assert http.get(f"/config/{alias}").json() == {"alias": subject}
     assert refusal(http.get(f"/config/{subject}")) == (404, 40408)
 
@@ -46,7 +46,7 @@ def test_a_subject_without_context_is_searched_in_every_context(http: httpx.Clie
     assert http.get(f"/subjects/{subject}/versions/1").json()["subject"] == qualified
     assert http.post(f"/subjects/{subject}", json={"schema": unique(subject)}).json()["subject"] == qualified
     assert http.get("/schemas/ids/1", params={"subject": subject}).json()["schema"] == unique(subject)
-    # Written is where the name says.
+    # A registration goes to the context of the given name.
     register(http, subject, unique(subject))
     assert http.get(f"/subjects/{subject}/versions/1").json()["subject"] == subject
     assert http.get(f"/contexts/.{subject}/contexts").json() == http.get("/contexts").json()

@@ -1,4 +1,4 @@
-"""The registry as a process: how it starts, what it says when it cannot, and how it stops."""
+"""The schema registry as a process: start, error messages of a failed start, and stop."""
 
 from __future__ import annotations
 

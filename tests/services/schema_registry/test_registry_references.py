@@ -1,4 +1,4 @@
-"""References: what may be referred to, what is refused while others refer to it, and schemas sent inlined."""
+"""References: which versions a schema may refer to, deletions that they prevent, and schemas sent inlined."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INNER = '{"type":"record","name":"Inner","namespace":"n","fields":[{"name":"x","
 
 
 class Pair:
-    """An Avro schema with a reference, under subjects of its own: `inner` is what `outer` refers to."""
+    """Two Avro schemas under unique subjects: `outer` refers to `inner`."""
 
     def __init__(self, http: httpx.Client, subject: str) -> None:
         self.http = http

@@ -1,7 +1,7 @@
-"""Requests drawn from our own OpenAPI document, those that it allows and those that it does not: none gets a 500.
+"""Neither valid nor invalid requests of our OpenAPI document make the registry answer with 5xx.
 
-A registry of its own, since modes and configurations will be changed on the way. Half of the requests are about a
-subject that exists, with a schema that parses, so that they come further than the first check.
+The registry is used by this test only, because the requests change modes and configs. Half of the requests name a
+subject that exists and have a schema that parses, so that they pass the first checks.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_no_request_to_the_registry_drawn_from_its_openapi_document_gets_a_5xx_r
                 seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
                 assert answer.status_code < 500, f"{case.as_curl_command()}\n{answer.text}"
 
-        # Where everything is allowed there is nothing to draw that is not.
+        # An operation that allows every request has no invalid one.
         with contextlib.suppress(Unsatisfiable) if mode is GenerationMode.NEGATIVE else contextlib.nullcontext():
             answered()
     assert len(operations) > 35

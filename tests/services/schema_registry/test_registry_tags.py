@@ -1,4 +1,4 @@
-"""Tags: added and taken away while registering, written into the text of each type of schema, found again."""
+"""Tags: added and removed by registrations, written into the text of each schema type, and found again."""
 
 from __future__ import annotations
 

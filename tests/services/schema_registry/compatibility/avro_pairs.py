@@ -10,7 +10,7 @@ Pair = tuple[str, str, bool, bool, str]
 
 
 def record(*fields: Any, name: str = "R", **more: Any) -> dict[str, Any]:
-    """Fields as (name, type) or (name, type, default)."""
+    """Return a record schema; fields are (name, type) or (name, type, default)."""
     written = [{"name": each[0], "type": each[1]} | ({"default": each[2]} if len(each) > 2 else {}) for each in fields]
     return {"type": "record", "name": name, "fields": written, **more}
 

@@ -10,7 +10,7 @@ Pair = tuple[str, str, bool, bool, str]
 
 
 def obj(properties: dict[str, Any] | None = None, required: list[str] | None = None, **more: Any) -> dict[str, Any]:
-    """An object; open unless it says otherwise."""
+    """Return an object schema; its content model is open unless `more` closes it."""
     tree: dict[str, Any] = {"type": "object"}
     if properties is not None:
         tree["properties"] = properties

@@ -1,9 +1,9 @@
-"""What the JVM registry says of a change from one JSON Schema to another, for every kind of change that it knows.
+"""The verdict of the JVM registry on a change from one JSON Schema to another, for every kind of change it reports.
 
-A row is: what changes, the old schema, the new one, and the kinds of finding that make it incompatible, each with its
-place; none of them if it is compatible. The schemas are ours; verdicts and names are those of the JVM registry
-(backward, policy STRICT). Rows of `CASES` hold in draft 7 as they stand, and in 2020-12 as `in_2020_12` rewords them;
-those of `NEW_DRAFT_CASES` are about words that only 2020-12 has.
+A row is: what changes, the old schema, the new one, and the types of incompatibility that are reported, each with its
+path; the last is empty if the change is compatible. The schemas are ours; verdicts and names are those of the JVM
+registry (backward, policy STRICT). Rows of `CASES` hold in draft 7 as they stand, and in 2020-12 as `in_2020_12`
+rewords them; those of `NEW_DRAFT_CASES` use keywords that only 2020-12 has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def tuple_of(*items: Any, rest: Any = None) -> dict[str, Any]:
 
 
 def has(schema: Any) -> dict[str, Any]:
-    """The schema one level down, where a combination mostly stands."""
+    """Return an object schema with the given schema as its property `part`."""
     return obj({"part": schema})
 
 
@@ -46,7 +46,7 @@ def refers(to: Any) -> dict[str, Any]:
 
 
 def circle(kinds: int, links: int, leaf: Any = STRING) -> dict[str, Any]:
-    """Objects of so many kinds, each with links to one of all kinds: circles through oneOf."""
+    """Return a recursive schema: `kinds` object types, each with `links` properties that are oneOf all types."""
     choice = {"oneOf": [{"$ref": f"#/definitions/k{index}"} for index in range(kinds)]}
     definitions = {
         f"k{index}": obj({"leaf": leaf} | {f"link{link}": dict(choice) for link in range(links)})
@@ -56,7 +56,7 @@ def circle(kinds: int, links: int, leaf: Any = STRING) -> dict[str, Any]:
 
 
 def two_kinds(first: Any, second: Any) -> dict[str, Any]:
-    """One of two kinds; each leads to a third, which leads back to the first."""
+    """Return a schema with oneOf two types; each refers to a third, which refers to the first."""
     third = obj({"leaf": INTEGER, "next": {"oneOf": [{"$ref": "#/definitions/first"}]}})
     to_third = {"oneOf": [{"$ref": "#/definitions/third"}]}
     definitions = {
@@ -282,7 +282,7 @@ _ARRAYS: list[Case] = [
      ("UNIQUE_ITEMS_ADDED #/uniqueItems",)),
 ]  # fmt: skip
 
-# Without positions, additionalItems says nothing about a value; the JVM registry compares it all the same.
+# additionalItems without a list of items has no meaning in validation; the JVM registry compares it nevertheless.
 OLD_DRAFT_CASES: list[Case] = [
     ("additionalItems without items closes", {"additionalItems": True}, {"additionalItems": False},
      ("ADDITIONAL_ITEMS_REMOVED #/additionalItems",)),
@@ -456,7 +456,7 @@ _HOLD_VALUES = ("enum", "const", "default", "required")
 
 
 def in_2020_12(tree: Any) -> Any:
-    """The same schema in the words of 2020-12."""
+    """Return the same schema with the keywords of 2020-12."""
     return {"$schema": D2020, **_reworded(tree)} if isinstance(tree, dict) else tree
 
 

@@ -1,8 +1,8 @@
-"""What the JVM registry says of a change from one .proto file to another, for every kind of change that it knows.
+"""The verdict of the JVM registry on a change from one .proto file to another, for every kind of change it reports.
 
-A row is: what changes, the old file, the new one, and the kinds of finding that make it incompatible, each with its
-place; none of them if it is compatible. The files are ours; verdicts and names are those of the JVM registry. In
-`IMPORTS` a side is a file and the text of `parts.proto`, which it may import.
+A row is: what changes, the old file, the new one, and the types of incompatibility that are reported, each with its
+path; the last is empty if the change is compatible. The files are ours; verdicts and names are those of the JVM
+registry. In `IMPORTS` a side is a file and the text of `parts.proto`, which it may import.
 """
 
 from __future__ import annotations

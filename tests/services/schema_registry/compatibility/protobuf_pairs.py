@@ -7,7 +7,7 @@ Pair = tuple[str, str, bool, bool, str]
 
 
 def m(body: str, more: str = "", package: str = "") -> str:
-    """A proto3 file with the message M."""
+    """Return a proto3 file with the message M."""
     named = f"package {package};" if package else ""
     return f'syntax = "proto3"; {named} message M {{ {body} }} {more}'
 

@@ -1,9 +1,9 @@
-"""What our rules call backward compatible for Avro really decodes: fastavro is the judge.
+"""Backward compatible Avro schemas decode the data of the old schema: our check is compared with fastavro.
 
-A schema is drawn, changed in ways that people change schemas, and data is drawn for the old one. If our check finds
-nothing against reading it with the new schema, fastavro must be able to read it. Where our check objects, fastavro may
-still get lucky with one value; that it does object where an objection is real has a test of its own, so that its
-silence means something.
+A schema is drawn and changed in ways that are common in practice, and data is drawn for the old schema. If our check
+reports no incompatibility, fastavro must decode the data with the new schema. If our check reports one, fastavro may
+still decode a single value; one test has fixed cases in which fastavro must fail, to show that it does detect
+incompatible data.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULTS = {
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 3, names: list[int] | None = None) -> Any:
-    """A schema as JSON; names of named types are numbered, so that each is defined once."""
+    """Draw a schema as JSON; named types are numbered, so that each is defined once."""
     names = names if names is not None else [0]
     kind = draw(st.sampled_from(PRIMITIVES if depth == 0 else (*PRIMITIVES, *COMPLEX)))
     if kind in PRIMITIVES:
@@ -72,7 +72,7 @@ def types(draw: st.DrawFn, depth: int = 3, names: list[int] | None = None) -> An
 
 @st.composite
 def changed(draw: st.DrawFn, tree: Any) -> Any:
-    """The schema after some changes, many of them harmless."""
+    """Draw changes of a schema, many of them compatible."""
     if isinstance(tree, str):
         if draw(st.integers(0, 3)):
             return tree
@@ -119,7 +119,7 @@ def changed_record(draw: st.DrawFn, tree: Any) -> Any:
 
 
 def values(tree: Any) -> st.SearchStrategy[Any]:
-    """Data for a schema."""
+    """Return a strategy for data of a schema."""
     if isinstance(tree, list):
         return st.one_of(*(values(branch) for branch in tree))
     if isinstance(tree, str):
@@ -178,7 +178,7 @@ def test_an_avro_schema_is_compatible_with_itself_and_prints_as_it_was_parsed(tr
 
 
 def test_fastavro_fails_to_decode_where_the_check_reports_an_incompatibility() -> None:
-    """fastavro does fail where a finding is real, so its silence above means something."""
+    """That fastavro detects these shows that its success in the test above is meaningful."""
     refused = 0
     for old, new, value in (
         ("int", "string", 5),

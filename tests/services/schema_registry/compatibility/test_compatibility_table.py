@@ -1,8 +1,8 @@
-"""The table: over two hundred pairs of schemas, each under all seven levels, with the expected verdict and the reason.
+"""Over two hundred pairs of schemas under all seven compatibility levels, with the expected verdict and the reason.
 
-A row says for both directions whether the data of one side can be read by the other. What each level must say about it
-follows: NONE takes everything, BACKWARD asks for the one, FORWARD for the other, FULL for both; and the transitive ones
-ask every version, of which the older ones here are chosen so that one of them alone decides.
+A row has for both directions whether one schema reads the data of the other. The verdict of each level follows: NONE
+accepts everything, BACKWARD needs the first direction, FORWARD the second, FULL both; the transitive levels compare
+with every version, and the history here is chosen so that only the oldest version decides.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_only_the_transitive_levels_check_versions_before_the_latest(
     kind: str, old: str, new: str, backward: bool, forward: bool
 ) -> None:
     before, after = parse_schema(kind, old, {}), parse_schema(kind, new, {})
-    # The latest version is the new schema itself, which every level takes; the old one stands behind it.
+    # The latest version is the new schema itself, which every level accepts; the old schema is the version before.
     history = [Earlier(2, after), Earlier(1, before)]
     for level in Level:
         direct = not check_level(level, after, [Earlier(1, before)])

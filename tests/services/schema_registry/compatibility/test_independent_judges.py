@@ -1,10 +1,10 @@
-"""The table's rows, judged by others: what our table says was written by us, and should not only agree with us.
+"""The compatibility table checked by independent libraries, because its verdicts were written by us:
 
-    Avro        the `avro` package's own checker, which follows Java's SchemaCompatibility: every row, both directions
-    JSON        the `jsonschema` package: what the table calls compatible takes every sample that the other side takes
-    Protobuf    protobuf's runtime: what the table calls compatible reads every field that the other side wrote
+    Avro        the checker of the `avro` package, which follows Java's SchemaCompatibility: every row, both directions
+    JSON        the `jsonschema` package: a compatible schema accepts every sample that the other one accepts
+    Protobuf    protobuf's runtime: a compatible schema reads every common field that the other one wrote
 
-The last two judge in one direction: a row that is called incompatible may still let all samples through.
+JSON and Protobuf are checked only for compatible rows: an incompatible schema may still accept all samples.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.services.schema_registry.compatibility import avro_pairs, json_pairs,
 
 
 def both_directions(pairs: Any) -> list[Any]:
-    """(reader, writer, whether it can read) for each row, from both sides."""
+    """Return (reader, writer, whether the reader can read) for each row in both directions."""
     rows = []
     for number, (old, new, backward, forward, why) in enumerate(pairs):
         rows.append(pytest.param(new, old, backward, id=f"{number} backward: {why}"))
@@ -59,7 +59,7 @@ SAMPLES: list[Any] = [
 ]
 
 
-# Confluent's rule takes a default for a value that is there; a validator does not.
+# Confluent's rule counts a property with a default as present; a validator does not.
 BY_RULE = ("a default stands in for what was not required", "required, but there is a default")
 
 
@@ -81,14 +81,14 @@ def test_a_compatible_json_schema_accepts_every_sample_that_the_other_accepts(re
 # Protobuf.
 
 
-def filled(message: Any, depth: int = 2) -> Any:
-    """A message with something in every field; of a oneof, in its last."""
+def fill(message: Any, depth: int = 2) -> Any:
+    """Set every field of a message (of a oneof the last one) and return the message."""
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None:
             if field.message_type.GetOptions().map_entry or depth == 0:
                 continue
             target = getattr(message, field.name)
-            filled(target.add() if field.is_repeated else target, depth - 1)
+            fill(target.add() if field.is_repeated else target, depth - 1)
             if not field.is_repeated:
                 target.SetInParent()
             continue
@@ -113,7 +113,7 @@ def first_message(file: ProtoFile) -> Any:
 )
 def test_a_compatible_protobuf_schema_reads_every_common_field_that_the_other_wrote(reader: str, writer: str) -> None:
     ours, theirs = (first_message(link(read_proto(each))) for each in (reader, writer))
-    written = filled(theirs())
+    written = fill(theirs())
     read = ours.FromString(written.SerializeToString())
     numbers = {field.number for field, _ in written.ListFields()}
     known = {field.number for field in ours.DESCRIPTOR.fields}

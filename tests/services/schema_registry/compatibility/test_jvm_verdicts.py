@@ -1,4 +1,4 @@
-"""The verdicts of the JVM registry, kind of change by kind of change: jvm_json_cases.py and jvm_protobuf_cases.py."""
+"""The verdicts of the JVM registry for each kind of change, from jvm_json_cases.py and jvm_protobuf_cases.py."""
 
 from __future__ import annotations
 
