@@ -15,7 +15,7 @@ from tests.tools.stage import OURS, THEIRS, Cluster
 
 @pytest.fixture(scope="session")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What scripts name as @D: plans and properties, each for both prefixes."""
+    """Write the files that scripts use as @D (plans and properties, each for both name prefixes); return the folder."""
     folder = tmp_path_factory.mktemp("files")
 
     def plan(name: str, **content: object) -> None:
@@ -31,7 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
             f"log.dirs={folder / f'data-{prefix}'}\n"
         )
-        # Voters that stand in the log; each of these is formatted in another way.
+        # Dynamic quorums; each of these is formatted with another option.
         for name in ("alone", "listed", "joining"):
             (folder / f"{name}-{prefix}.properties").write_text(
                 "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
@@ -68,19 +68,19 @@ def plain_tools() -> Iterator[ToolServer]:
 
 @pytest.fixture(scope="session")
 def apache(files: Path) -> Iterator[Cluster]:
-    yield from started_apache(files)
+    yield from start_apache(files)
 
 
 @pytest.fixture(scope="module")
 def another_apache(files: Path) -> Iterator[Cluster]:
-    yield from started_apache(files)
+    yield from start_apache(files)
 
 
-def started_apache(files: Path) -> Iterator[Cluster]:
+def start_apache(files: Path) -> Iterator[Cluster]:
     properties = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
-        # A fenced broker is not listed, and none is to be fenced because the machine is busy.
+        # A fenced broker is not listed; a busy machine must not get a broker fenced.
         "broker.session.timeout.ms": "120000",
     }
     with ApacheKafka(properties=properties) as kafka:
@@ -89,14 +89,14 @@ def started_apache(files: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def ours(files: Path) -> Iterator[Cluster]:
-    yield from started_ours(files)
+    yield from start_ours(files)
 
 
 @pytest.fixture(scope="module")
 def another_of_ours(files: Path) -> Iterator[Cluster]:
-    yield from started_ours(files)
+    yield from start_ours(files)
 
 
-def started_ours(files: Path) -> Iterator[Cluster]:
+def start_ours(files: Path) -> Iterator[Cluster]:
     with Broker() as broker:
         yield Cluster(broker.bootstrap_servers, "", str(files))

@@ -1,21 +1,21 @@
-r"""One script of commands, run by Apache's tools and by ours, and the two transcripts compared.
+r"""Run a script of commands with Apache's tools and with ours, and compare the two transcripts.
 
     kafka-topics --bootstrap-server @B --create --topic Aa-orders --partitions 2
     kafka-console-producer --bootstrap-server @B --topic Aa-orders <<< one\ntwo\n
 
-    streams-member join Aa-app Aa-orders                       a step of the stage's own, see `streams_member`
+    streams-member join Aa-app Aa-orders                       no tool; see `streams_member`
 
-`@B` is the cluster, `@C` its controller, `@D` a directory with files for the tools. Both tools work on one cluster, so
-their topics and groups must differ in name: a name with `Aa` in it gets `BB` in its place for our tool. The two have
-the same hash in Java, so a HashMap has both names in the same place. A script with the line
-`# unordered` is about tools that print sets, one with `# measured` about tools that print what took how long.
+`@B` is the bootstrap address, `@C` that of a controller, `@D` a directory with files for the tools. Both run on the
+same cluster, so their topics and groups must have different names: for our tools `Aa` in a name is replaced by `BB`.
+`Aa` and `BB` have the same hash in Java, so a HashMap lists both names in the same order. The line `# unordered` in a
+script marks tools that print sets, `# measured` tools that print durations and rates.
 
-The controller answers for a change before the broker, which the next command asks, has followed it; so after each one
-the stage waits for that. kafka-acls lists what there is right after it has changed it: it is asked twice, and what it
-says the second time counts.
+The controller answers a change before the broker, which the next command asks, has applied it; so after each change the
+script waits for the broker. kafka-acls lists the ACLs right after it has changed them: it is run twice, and the second
+listing counts.
 
-What cannot be equal is made so before the comparison: ids, times, ports and directories. Of standard error, stack
-traces, log lines and help texts are left out; that a help text was there is kept.
+Ids, times, ports and directories differ between two runs and are replaced before the comparison. Of standard error,
+stack traces and log lines are left out, and a help text is replaced by `<help>`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tests.tools.streams_member import streams_member
 THEIRS, OURS = "Aa", "BB"
 TIMEOUT_S = 120.0
 _POLL_S = 0.02
-# What a command that changes the cluster has among its words.
+# A command with one of these words changes the cluster.
 CHANGING = frozenset(
     "--create --delete --alter --add --remove --execute --cancel --verify upgrade downgrade disable".split()
 )
-# What follows a change of ACLs.
+# The listing that kafka-acls prints after a change.
 _LISTING = "Current ACLs for resource"
 Runner = Callable[..., Outcome]
 
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 def run_ours(tool: str, *words: str, stdin: str = "") -> Outcome:
-    """One of our tools, in this process: what it prints, and what its exit code would be."""
+    """Run one of our tools in this process; return its output and its exit code."""
     with _streams(stdin) as (out, err):
         code = load(tool)(list(words))
         sys.stdout.flush()
@@ -80,7 +80,7 @@ def _streams(stdin: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
     try:
         yield out, err
     finally:
-        # Detached, so that the wrappers' end does not close what is still read.
+        # Detached, because a wrapper that is garbage collected closes its BytesIO, which is still read.
         for stream in (sys.stdout, sys.stderr):
             assert isinstance(stream, io.TextIOWrapper)
             stream.flush()
@@ -89,6 +89,7 @@ def _streams(stdin: str) -> Iterator[tuple[io.BytesIO, io.BytesIO]]:
 
 
 def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[Step]:
+    """Run the commands of a script; return each with its normalised output."""
     steps = []
     is_unordered = "# unordered" in script
     is_measured = "# measured" in script
@@ -109,9 +110,9 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
         if outcome.code == 0 and CHANGING & set(words):
             _wait_until_followed(cluster.servers)
             if words[0] == "kafka-acls":
-                # What it did it says the first time; what there is afterwards may have been read too early then.
+                # The first run has printed the change; its listing may be older than the change.
                 again = run(words[0], *words[1:], stdin=stdin)
-                outcome = outcome._replace(out=_before(_LISTING, outcome.out) + _from(_LISTING, again.out))
+                outcome = outcome._replace(out=_text_before(_LISTING, outcome.out) + _text_from(_LISTING, again.out))
         plain = normalised(outcome, cluster, prefix)
         if is_unordered:
             plain = plain._replace(
@@ -123,19 +124,19 @@ def transcript(run: Runner, script: str, cluster: Cluster, prefix: str) -> list[
     return steps
 
 
-def _before(words: str, text: str) -> str:
+def _text_before(words: str, text: str) -> str:
     return text.partition(words)[0]
 
 
-def _from(words: str, text: str) -> str:
+def _text_from(words: str, text: str) -> str:
     return "".join(text.partition(words)[1:])
 
 
 def _wait_until_followed(servers: str) -> None:
-    """Wait until the broker has followed all changes that the controller has answered for.
+    """Wait until the broker has applied all changes that the controller has answered.
 
-    It shows a change when it begins to follow it. So a second one, which is made when the first is shown, is shown only
-    when all of the first and of what came before is done. The second takes the first back, and nothing is left.
+    A broker shows a change when it begins to apply it. A second change, made when the first is shown, is therefore
+    shown only when the first one and everything before it has been applied. The second change undoes the first.
     """
     barrier = (ResourceType.CLIENT_METRICS, "barrier")
     deadline = time.monotonic() + TIMEOUT_S
@@ -149,7 +150,7 @@ def _wait_until_followed(servers: str) -> None:
 
 
 def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:
-    """Assert that both transcripts are equal; the number of commands that were compared."""
+    """Assert that both transcripts are equal; return the number of compared commands."""
     expected = transcript(theirs.run, script, cluster, THEIRS)
     found = transcript(run_ours, script, cluster, OURS)
     differences = [
@@ -159,14 +160,14 @@ def compare(script: str, cluster: Cluster, theirs: ToolServer) -> int:
     return len(expected)
 
 
-# Making equal what cannot be.
+# Replacing what differs between two runs.
 
 _ID = re.compile(r"(?<![\w.-])(?!\w*Exception)[A-Za-z0-9_-]{22}(?![\w-])")
 _REPLACEMENTS = [
     (_ID, "<id>"),
     (re.compile(r"(?<![\w.])1[6-9]\d{11}\b"), "<ms>"),
     (re.compile(r"/tmp/[\w./-]+|/memory\b"), "<path>"),
-    # They grow with everything that happens in the cluster.
+    # Epochs and offsets grow with every change in the cluster.
     (re.compile(r"(?<=Epoch: )\d+|(?<=HighWatermark: {10})\d+"), "<n>"),
     (re.compile(r"(?<=<id>\t)\d+ *"), "<n>"),
     (re.compile(r"(?<=Aa-absent      \t1          \t)\d+ *"), "<n>"),
@@ -177,11 +178,11 @@ _MEASURED = re.compile(
     r"|(?<=, )\d+(?=, <n>, |, \d+\.\d+, )"
 )
 _BETWEEN_MEASURED = re.compile(r"(?<=<n>, )\d+(?=, <n>)")
-# What a consumer of the newer protocol hears first depends on when the coordinator has worked out its assignment.
+# The first assignment of a consumer of KIP-848 is empty if the coordinator has not computed the assignment yet.
 _NOTHING_ASSIGNED = '"name":"partitions_assigned","partitions":[]'
 # An advertisement that the Java consumer logs.
 _ADVERTISEMENT = "The consumer rebalance protocol (KIP-848) is production-ready!"
-# What only our tools say to who has mistyped an option.
+# Only our tools suggest an option for a mistyped one.
 _HINT = "Did you mean --"
 _TRACE = re.compile(r"\s+at |Caused by: |\s+\.\.\. \d+ more|\s+Suppressed: ")
 _LOG_OR_EXCEPTION = re.compile(
@@ -197,19 +198,23 @@ def normalised(outcome: Outcome, cluster: Cluster, prefix: str) -> Outcome:
     other = OURS if prefix == THEIRS else THEIRS
     said = _HELP.split(outcome.out, maxsplit=1)
     text = outcome.out if len(said) == 1 else f"{said[0]}<help>\n"
-    # One id in two hundred has the other's two letters in it, and says nothing about whose line it is.
+    # A random id may contain the prefix of the other tool (about one in two hundred), so ids are not searched for it.
     lines = (
         line
         for line in text.splitlines()
         if other not in _ID.sub("<id>", line) and not line.startswith(_BOOTSTRAP) and _NOTHING_ASSIGNED not in line
     )
     out = "".join(f"{line}\n" for line in lines if not _TRACE.match(line) and not _LOG_OR_EXCEPTION.match(line))
-    # Where a stack trace was, a blank line is left over at the end.
+    # A removed stack trace leaves a blank line at the end.
     out = out.rstrip("\n") + "\n" * out.endswith("\n")
-    return Outcome(outcome.code, _plain(out, cluster, prefix), _plain(_essence(outcome.err), cluster, prefix))
+    return Outcome(
+        outcome.code,
+        _replace_variable_parts(out, cluster, prefix),
+        _replace_variable_parts(_reduce_stderr(outcome.err), cluster, prefix),
+    )
 
 
-def _plain(text: str, cluster: Cluster, prefix: str) -> str:
+def _replace_variable_parts(text: str, cluster: Cluster, prefix: str) -> str:
     text = text.replace(cluster.servers, "<servers>")
     if cluster.controllers:
         text = text.replace(cluster.controllers, "<controllers>")
@@ -219,8 +224,8 @@ def _plain(text: str, cluster: Cluster, prefix: str) -> str:
     return text
 
 
-def _essence(err: str) -> str:
-    """Standard error without traces, log lines, and all of a help text but the fact that it is there."""
+def _reduce_stderr(err: str) -> str:
+    """Return standard error without stack traces and log lines, and with `<help>` for a help text."""
     lines: list[str] = []
     for line in err.splitlines():
         if re.match(r"Option\s.*Description|Option \(\* = required\)|usage: ", line):
@@ -230,7 +235,7 @@ def _essence(err: str) -> str:
         if line.startswith((_ADVERTISEMENT, _HINT)):
             continue
         if line.strip() and not _TRACE.match(line) and (not _LOG_OR_EXCEPTION.match(line)):
-            # Java's sets of options come out in another order every time.
+            # Java prints sets of options in an order that changes between runs.
             has_set = "[" in line or "Valid " in line
             lines.append(" ".join(sorted(re.findall(r"[^\s,\[\]]+", line))) if has_set else line.rstrip())
     return "".join(f"{line}\n" for line in lines)

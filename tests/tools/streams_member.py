@@ -1,7 +1,7 @@
-"""A member of a streams group for scripts of commands: no tool can be one.
+"""A member of a streams group for the scripts of tests/tools, since none of Kafka's tools joins such a group.
 
-streams-member join Aa-app Aa-orders     it has the tasks of a count by key, and the internal topics for that
-streams-member commit Aa-app Aa-orders   it has read the first record of every partition
+streams-member join Aa-app Aa-orders     join with the topology of a count by key, until all tasks are assigned
+streams-member commit Aa-app Aa-orders   commit offset 1 in every partition
 streams-member leave Aa-app Aa-orders
 """
 
@@ -41,7 +41,7 @@ def streams_member(servers: str, action: str, group: str, topic: str) -> None:
             _commit(cluster, group, topic)
         else:
             assert action == "leave", action
-            _beat(
+            _heartbeat(
                 cluster,
                 StreamsGroupHeartbeatRequest(
                     group_id=group, member_id=f"{group}-member", member_epoch=_LEAVE, endpoint_information_epoch=-1
@@ -50,7 +50,7 @@ def streams_member(servers: str, action: str, group: str, topic: str) -> None:
 
 
 def _join(cluster: Cluster, group: str, topic: str) -> None:
-    """Heartbeats, until it has all tasks."""
+    """Send heartbeats until the member has all tasks."""
     count = topology(
         subtopology("0", topic, writes=(f"{group}-by-key-repartition",)),
         subtopology(
@@ -75,7 +75,7 @@ def _join(cluster: Cluster, group: str, topic: str) -> None:
     deadline = time.monotonic() + _TIMEOUT_S
     owned: list[TaskIds] = []
     while True:
-        answer = _beat(cluster, request)
+        answer = _heartbeat(cluster, request)
         if answer.active_tasks is not None:
             owned = [
                 TaskIds(subtopology_id=one.subtopology_id, partitions=one.partitions) for one in answer.active_tasks
@@ -95,10 +95,10 @@ def _join(cluster: Cluster, group: str, topic: str) -> None:
         )
 
 
-def _beat(cluster: Cluster, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+def _heartbeat(cluster: Cluster, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
     def attempt(node: int) -> StreamsGroupHeartbeatResponse:
         answer = cluster.ask(request, StreamsGroupHeartbeatResponse, coordinator=node, name="heartbeat")
-        # While the coordinator loads, it says so, and is asked again.
+        # A coordinator that is still loading raises a retriable error.
         check(answer.error_code, answer.error_message)
         return answer
 

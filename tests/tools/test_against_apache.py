@@ -1,4 +1,4 @@
-"""Our tools beside Apache's, on Apache's broker and on ours: the same commands must print the same and end the same."""
+"""Our tools and Apache's on Apache's broker and on ours: the same commands must have the same output and exit code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.tools.stage import compare
 SCRIPTS = Path(__file__).with_name("scripts")
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.txt"))
 
-# These leave groups and use up producer ids, which others list.
+# These leave groups and producer ids that other scripts would list, so they get a cluster that the others do not use.
 UNTIDY = ("console", "console_mistakes", "measuring", "share_consumers", "verifiable")
 
-# These ask no cluster anything, or a controller that listens.
+# These need no cluster, or a controller with a listener.
 ELSEWHERE = ("storage", "unreachable", "cluster", "verifiable_mistakes")
 
-# What these print depends on whether Java has an archive of classes.
+# The output of these depends on whether Java uses a class archive.
 AS_JAVA_IS = ("verifiable",)
 
 pytestmark = pytest.mark.apache

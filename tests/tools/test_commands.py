@@ -47,7 +47,7 @@ def test_help_lists_options_and_imports_neither_an_event_loop_nor_a_client(tool:
     ],
 )
 def test_listing_and_describing_import_no_modules_that_are_slow_to_import(tool: str, words: tuple[str, ...]) -> None:
-    # Each of these takes milliseconds, and most of the time of such a tool is what it imports.
+    # Importing each of these takes milliseconds, and such a tool spends most of its time on imports.
     heavy = ("asyncio", "dataclasses", "encodings.idna", "inspect", "json", "pathlib", "ssl", "textwrap", "threading")
     with Broker() as broker:
         code = (
@@ -83,7 +83,7 @@ def test_an_unknown_option_ends_with_code_1(tool: str) -> None:
 
 
 def test_names_that_differ_only_in_aa_and_bb_have_the_same_java_hash() -> None:
-    # What the comparison with Apache's tools rests on.
+    # The comparison with Apache's tools in tests/tools/stage.py relies on it.
     assert string_hash("Aa-orders") == string_hash("BB-orders")
     assert partition_hash(("Aa-orders", 3)) == partition_hash(("BB-orders", 3))
 

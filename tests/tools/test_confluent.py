@@ -1,4 +1,4 @@
-"""`confluent` as a tutorial has it: the services of this installation started, used and stopped."""
+"""The `confluent` command as in tutorials: services are started, used and stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Confluent:
         self._environment = os.environ | {"CONFLUENT_CURRENT": f"{directory}/"}
 
     def __call__(self, *words: str, stdin: str = "", code: int = 0) -> list[str]:
-        """What a command prints after the banner."""
+        """Run a command and return the lines that it prints after the banner."""
         command = [sys.executable, "-m", "pessoa.cli.confluent.confluent", *words]
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, env=self._environment
@@ -45,8 +45,8 @@ def confluent(tmp_path: Path) -> Iterator[Confluent]:
     run("destroy")
 
 
-def on_free_ports(run: Path) -> dict[str, int]:
-    """Settings of the services, as a user would edit them."""
+def write_settings_with_free_ports(run: Path) -> dict[str, int]:
+    """Write the settings files of the services, with free ports; return the ports."""
     ports = {name: reserve_port() for name in ("kafka", "controller", "schema-registry", "kafka-rest")}
     kafka = f"localhost:{ports['kafka']}"
     texts = {
@@ -72,7 +72,7 @@ def on_free_ports(run: Path) -> dict[str, int]:
 
 def test_services_start_in_order_serve_and_stop_in_reverse(confluent: Confluent) -> None:
     run = confluent("current")[0]
-    ports = on_free_ports(Path(run))
+    ports = write_settings_with_free_ports(Path(run))
     names = ["kafka", "schema-registry", "kafka-rest"]
     others = [name for name in available() if name not in names]
     using = f"Using CONFLUENT_CURRENT: {run}"

@@ -1,4 +1,4 @@
-"""The console producer and consumer as processes, against our broker: what a tutorial types."""
+"""The console producer and consumer as processes on our broker, with the commands of tutorials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def topic(servers: str, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def consumed(servers: str, topic: str, count: int, *words: str) -> Outcome:
+def consume(servers: str, topic: str, count: int, *words: str) -> Outcome:
     return run("kafka-console-consumer", "--bootstrap-server", servers, "--topic", topic, "--from-beginning",
                "--max-messages", str(count), "--timeout-ms", "100000", *words)  # fmt: skip
 
@@ -44,7 +44,7 @@ def test_a_hundred_lines_are_produced_with_the_deprecated_flags_and_consumed(ser
     produced = run("kafka-console-producer", "--request-required-acks", "1", "--broker-list", servers, "--topic", topic,
                    stdin=lines)  # fmt: skip
     assert produced == Outcome(0, "", "")
-    assert consumed(servers, topic, 100) == Outcome(0, lines, "Processed a total of 100 messages\n")
+    assert consume(servers, topic, 100) == Outcome(0, lines, "Processed a total of 100 messages\n")
 
 
 def test_headers_keys_and_nulls_are_parsed_and_printed(servers: str, topic: str) -> None:
@@ -53,7 +53,7 @@ def test_headers_keys_and_nulls_are_parsed_and_printed(servers: str, topic: str)
         *(word for one in properties for word in ("--reader-property", one)),
         stdin="a:1,b:2\tkey\tvalue\nNULL\tNULL\tNULL\n")  # fmt: skip
     shown = ("print.key=true", "print.headers=true", "print.partition=true", "print.offset=true", "null.literal=-")
-    found = consumed(servers, topic, 2, *(word for one in shown for word in ("--property", one)))
+    found = consume(servers, topic, 2, *(word for one in shown for word in ("--property", one)))
     assert found.out.splitlines() == [
         "Option --property is deprecated and will be removed in a future version. Use --formatter-property instead.",
         "Partition:0\tOffset:0\ta:1,b:2\tkey\tvalue",
@@ -69,15 +69,15 @@ def test_the_producer_fails_at_a_line_without_key_separator_after_sending_the_li
     assert bad == Outcome(
         1, "", "org.apache.kafka.common.KafkaException: No key separator found on line number 2: 'bad'\n"
     )
-    assert consumed(servers, topic, 1).out == "good\n"
+    assert consume(servers, topic, 1).out == "good\n"
 
 
 def test_a_group_continues_after_the_last_printed_record_and_not_after_the_last_fetched_one(
     servers: str, topic: str
 ) -> None:
     run("kafka-console-producer", "--bootstrap-server", servers, "--topic", topic, stdin="one\ntwo\nthree\n")
-    assert consumed(servers, topic, 2, "--group", topic).out == "one\ntwo\n"
-    assert consumed(servers, topic, 1, "--group", topic).out == "three\n"
+    assert consume(servers, topic, 2, "--group", topic).out == "one\ntwo\n"
+    assert consume(servers, topic, 1, "--group", topic).out == "three\n"
     described = run_ours("kafka-consumer-groups", "--bootstrap-server", servers, "--describe", "--group", topic)
     assert described.out.split()[9:15] == [topic, topic, "0", "3", "3", "0"]
 

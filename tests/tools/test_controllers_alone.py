@@ -1,7 +1,7 @@
-"""Tools, ours and Apache's, on nodes that have one role each.
+"""Our tools and Apache's with --bootstrap-controller, and on nodes with one role each.
 
-Java's Admin takes the address of a controller only from a controller: what a node answers there is compared with what
-Apache Kafka's answers, command by command.
+With --bootstrap-controller Java's Admin talks to a controller: the output of each command is compared with that on
+Apache Kafka.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.tools.stage import THEIRS, Cluster, normalised, run_ours
 
 BROKER, CONTROLLER, BOTH = "broker", "controller", "broker,controller"
 
-# @W is the listener of brokers, then that of controllers. Both clusters are one node, which is both. Apache's tool has
-# formatted both for Kafka 4.2: from there metadata.version can go down as far as no record has changed.
+# @W is first the listener of the broker, then that of the controller. Each cluster is one combined node, formatted by
+# Apache's tool for Kafka 4.2: metadata.version can be lowered from there as long as no record format has changed.
 SAME_OUTPUT = """
 kafka-features @W describe
 kafka-features @W downgrade --feature metadata.version=28 --dry-run
@@ -55,7 +55,7 @@ kafka-features @W downgrade --feature kraft.version=0
 kafka-features @W upgrade --feature metadata.version=30
 kafka-features @W upgrade --release-version 4.3 --dry-run
 """
-# Refused by both; in which words is each one's own affair.
+# Both refuse these; the messages may differ.
 REFUSED = """
 kafka-features @W upgrade --feature metadata.version=29
 kafka-features @W disable --feature kraft.version --feature nix
@@ -85,7 +85,7 @@ def ask(tools: ToolServer, cluster: Cluster, line: str) -> Iterator[tuple[str, O
 
 
 def ask_until_stable(tools: ToolServer, cluster: Cluster, line: str) -> list[tuple[str, Outcome]]:
-    """Once a change has come to the broker: it follows the controller, which has answered for the change."""
+    """Repeat a describe command until its output is stable: a broker applies a change after the controller's answer."""
     found = list(ask(tools, cluster, line))
     if " describe" in line or "--describe" in line:
         deadline = time.monotonic() + 10
@@ -116,7 +116,7 @@ def test_apaches_tools_get_the_same_answers_from_our_controller_as_from_apaches(
 def test_offsets_are_reset_while_a_broker_has_stopped_and_another_partition_has_no_leader(
     tmp_path: Path, tools: ToolServer, whose: str
 ) -> None:
-    """The group is new, so its topic has to be created, with a replica on the broker that is away."""
+    """The group is the first one, so __consumer_offsets is created, with a replica on the stopped broker."""
     run: Run = run_ours if whose == "ours" else tools.run
     roles = {1: BROKER, 2: BROKER, 3: BROKER, 11: CONTROLLER, 12: CONTROLLER, 13: CONTROLLER}
     with RoleProcesses(tmp_path, Layout(roles), run) as nodes:

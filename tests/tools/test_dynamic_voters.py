@@ -1,9 +1,9 @@
-"""Voters that come and go while a cluster of processes works: formatted, added and removed with Kafka's commands.
+"""Voters are added and removed with Kafka's commands while a cluster of processes runs.
 
-three voters ─▶ a fourth is added ─▶ the leader is removed ─▶ three; nothing that was acknowledged is lost
+three voters ─▶ a fourth is added ─▶ the leader is removed ─▶ three voters; no acknowledged record is lost
 
-Once with our tools on a quorum that was formatted with its first controllers, and once with Apache's on one whose
-voters stood in the configuration until kraft.version was raised.
+Once with our tools on a quorum that was formatted with --initial-controllers, and once with Apache's tools on a static
+quorum (controller.quorum.voters) whose kraft.version is raised.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Nodes:
-    """`pessoa broker` processes, each broker and controller; `run` is whose tools are used on them."""
+    """Combined nodes as `pessoa broker` processes; `run` runs our tools or Apache's on them."""
 
     def __init__(self, directory: Path, run: Run) -> None:
         self.directory = directory
@@ -63,7 +63,7 @@ class Nodes:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number][0]},CONTROLLER://{self.controller(number)}",
             "log.dirs": str(self.directory / f"data-{number}"),
             "offsets.topic.num.partitions": "1",
-            # A machine that is busy with other tests is slow, and no node is to be missed for that.
+            # On a busy machine a node may be slow; it must not be taken as failed.
             "controller.quorum.fetch.timeout.ms": "4000",
             "controller.quorum.request.timeout.ms": "8000",
             "broker.session.timeout.ms": "30000",
@@ -73,7 +73,7 @@ class Nodes:
         return path
 
     def start(self, *numbers: int) -> None:
-        """A majority has to be there before any of them is ready."""
+        """Start nodes and wait until all are ready; none is ready before a majority runs."""
         for number in numbers:
             command = pessoa("broker", "--config", self.directory / f"{number}.properties")
             self._processes[number] = LoggedProcess(command, self.directory / f"{number}.log", name=f"node {number}")
@@ -88,7 +88,7 @@ class Nodes:
         for process in self._processes.values():
             process.close()
 
-    # Asking with tools.
+    # Reading the state of the quorum with tools.
 
     def tool(self, name: str, *words: str | Path) -> str:
         outcome = self._run(name, *map(str, words))
@@ -104,7 +104,7 @@ class Nodes:
         return [int(found) for found in re.findall(r'"id": (\d+)', line)]
 
     def replicas(self) -> dict[int, tuple[str, str]]:
-        """Node → its directory, and what it is."""
+        """Return the directory id and the status (Leader, Follower, Observer) of each node."""
         rows = [line.split() for line in self.quorum("describe", "--replication").splitlines()[1:]]
         return {int(row[0]): (row[1], row[-1]) for row in rows}
 
@@ -115,7 +115,7 @@ class Nodes:
         features = self.tool("kafka-features", "--bootstrap-server", self.servers, "describe")
         return re.search(r"kraft.version\s.*FinalizedVersionLevel: 1\s", features) is not None
 
-    # What must not be lost.
+    # Records that must not be lost.
 
     def write(self, topic: str) -> None:
         admin = AdminClient({"bootstrap.servers": self.servers, **QUIET})
@@ -175,7 +175,7 @@ def test_a_fourth_controller_is_added_and_the_leader_removed_and_nothing_is_lost
         nodes.remove(leader)
         assert nodes.voters() == [number for number in (1, 2, 3, 4) if number != leader]
         nodes.write("with-three")
-        # What it had, the others have.
+        # The other nodes have all records of the removed voter.
         nodes.stop(leader)
         nodes.write("without-it")
         for topic in ("before", "with-four", "with-three", "without-it"):

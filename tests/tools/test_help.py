@@ -1,4 +1,4 @@
-"""Every command that is installed shows examples in its help, and understands them."""
+"""The help of every installed command has examples, and the command accepts them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pessoa.cli.tools import TOOLS, load
 from tests.tools.stage import run_ours
 
 SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
-# Of these the help is click's; the others are Kafka's tools, whose options are tables of our own or argparse's.
+# These commands use click; the others are Kafka's tools, which parse options with our own tables or argparse.
 BY_CLICK = {
     "ksql": "pessoa.cli.ksql.ksql:ksql",
     "ksql-server-start": "pessoa.cli.ksql_server:ksql_server",
@@ -44,11 +44,11 @@ def command_at(place: str) -> click.Command:
 
 
 def examples_in(text: str) -> list[list[str]]:
-    """The commands below the word Examples, as words; of a pipe what stands at its end."""
+    """Return the commands below `Examples:`, each as words; of a pipe only the last command."""
     foot = re.split(r"(?im)^ *examples:$", text, maxsplit=1)[1]
     found = []
     for line in foot.splitlines():
-        # Behind a command stands, after two blanks, what it does; or that has a line of its own.
+        # A description follows a command after two blanks, or is on its own line.
         typed = re.split(r" {2,}", line.strip())[0].rpartition(" | ")[2]
         words = re.sub(r"^[A-Z_]+=\S+ | && .*", "", typed)
         if words.partition(" ")[0] in SCRIPTS:
@@ -58,7 +58,7 @@ def examples_in(text: str) -> list[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def _files_need_not_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def _accept_missing_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(click.Path, "convert", lambda _self, value, _parameter, _context: value)
 
 

@@ -1,7 +1,6 @@
-"""The shell that others wrote (kafka-shell on PyPI, 0.1.4), in a terminal, with our tools on its PATH.
+"""The third-party kafka-shell (0.1.4 of PyPI) in a terminal, with our tools on its PATH.
 
-It adds the flags of its time to what is typed (`--bootstrap-server`, `--broker-list`, `--zookeeper`) and runs the
-commands through the system's shell.
+It adds `--bootstrap-server`, `--broker-list` or `--zookeeper` to a typed command and runs it with the system's shell.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import pytest
 from pessoa.testing import Broker
 from tests.support.terminal import Terminal
 
-# Where `make test` has put it; beside .venv, for the reason that stands in tools/kafka-shell.lock.
+# `make test` installs it there, outside .venv, for the reason in tools/kafka-shell.lock.
 INSTALLED = Path(__file__).parents[2] / "build" / "kafka-shell"
 START = f"import sys; sys.path.insert(0, {str(INSTALLED)!r}); from kafkashell.main import main; main()"
 
@@ -38,7 +37,7 @@ clusters:
 
 class KafkaShell(Terminal):
     def enter(self, line: str) -> None:
-        # What is typed before the prompt is there would be thrown away.
+        # Input before the prompt is shown would be discarded.
         self.until("[F10] Exit")
         self.type(f"{line}\r")
 
@@ -79,7 +78,7 @@ def test_our_tools_work_in_kafka_shell_with_the_flags_that_it_adds(shell: KafkaS
     shell.enter("kafka-console-consumer --topic orders --timeout-ms 100")
     shell.until("Processed a total of 0 messages")
     shell.enter("kafka-consumer-groups --list --state")
-    # How far apart depends on the number that the group above was given.
+    # The column widths depend on the random name of the consumer's group above.
     shell.until(" STATE ")
     shell.enter("exit")
     assert shell.exit_code() == 0

@@ -1,4 +1,4 @@
-"""What a newcomer gets wrong: options, names and addresses that do not exist, clusters that are down, impatience."""
+"""Mistakes of new users: unknown options, names and addresses, clusters that are down, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SILENCE = (
 
 @pytest.fixture
 def closed_port() -> Iterator[str]:
-    """An address that stays ours, and at which no server listens."""
+    """Reserve an address on which no server listens, and return it."""
     with closing(socket.socket()) as held:
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"

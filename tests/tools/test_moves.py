@@ -1,6 +1,6 @@
-"""Partitions that really move between three brokers, by our tools and by Apache's, with their records checked after.
+"""Partitions are reassigned between three brokers with our tools and with Apache's; all records must remain.
 
-A move that has to be caught in the act is one to a broker that is not there: it can neither end nor fail.
+A test that needs an unfinished reassignment cuts the connection between the leader and the new replica.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.apache
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    # Only the tests move leaders, and no broker is fenced because the machine is busy.
+    # Only the tests move leaders, and a busy machine must not get a broker fenced.
     settings = {"auto.leader.rebalance.enable": "false", "broker.session.timeout.ms": "120000"}
     with Cluster(brokers=3, settings=settings) as cluster:
         yield cluster
@@ -41,7 +41,7 @@ def run(request: pytest.FixtureRequest, tools: ToolServer) -> Run:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """Three partitions on two brokers each, with records in all of them."""
+    """Create a topic with three partitions on two brokers each, and records in all of them; return its name."""
     name = re.sub(r"\W", "-", request.node.name)
     made = run_ours("kafka-topics", "--bootstrap-server", cluster.bootstrap_servers, "--create", "--topic", name,
                     "--replica-assignment", ",".join(f"{one}:{other}" for one, other in ASSIGNMENT))  # fmt: skip
@@ -62,8 +62,8 @@ def plan_file(folder: Path, topic: str, replicas: dict[int, list[int]]) -> str:
     return str(path)
 
 
-def described(cluster: Cluster, topic: str) -> list[tuple[int, list[int], list[int]]]:
-    """Leader, replicas and ISR of each partition, as kafka-topics shows them."""
+def partition_states(cluster: Cluster, topic: str) -> list[tuple[int, list[int], list[int]]]:
+    """Return leader, replicas and ISR of each partition, as kafka-topics shows them."""
     shown = run_ours("kafka-topics", "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--topic", topic)
     rows = re.findall(r"\tLeader: (\d+|none)\tReplicas: ([\d,]+)\tIsr: ([\d,]*)\t", shown.out)
     return [
@@ -79,14 +79,14 @@ def until(holds: Callable[[], object], what: str) -> None:
         time.sleep(0.05)
 
 
-def all_brokers_list(cluster: Cluster, expected: str) -> None:
-    """Wait until whichever broker a tool asks has heard of it."""
+def wait_until_all_brokers_list(cluster: Cluster, expected: str) -> None:
+    """Wait until every broker lists these reassignments."""
     for server in cluster.bootstrap_servers.split(","):
         lists = partial(run_ours, "kafka-reassign-partitions", "--bootstrap-server", server, "--list")
         until(lambda lists=lists: lists().out == expected, f"{server} lists: {expected}")  # type: ignore[misc]
 
 
-def has_every_record(cluster: Cluster, topic: str) -> None:
+def assert_every_record_is_kept(cluster: Cluster, topic: str) -> None:
     read = run_ours("kafka-console-consumer", "--bootstrap-server", cluster.bootstrap_servers, "--topic", topic,
                     "--from-beginning", "--max-messages", str(len(RECORDS)), "--timeout-ms", "60000")  # fmt: skip
     assert sorted(read.out.splitlines()) == sorted(RECORDS), read.err
@@ -128,16 +128,16 @@ def test_partitions_move_with_a_throttle_and_keep_their_records(
     until(is_completed, "the partitions have moved")
     assert "Clearing broker-level throttles on brokers 1,2,3" in verified[-1].out.splitlines()
     assert f"Clearing topic-level throttles on topic {topic}" in verified[-1].out.splitlines()
-    all_brokers_list(cluster, "No partition reassignments found.\n")
+    wait_until_all_brokers_list(cluster, "No partition reassignments found.\n")
     assert reassign("--list").out == "No partition reassignments found.\n"
-    # Whichever broker is asked may hear of the end of the move a moment later than the controller.
+    # Brokers learn of the end of the reassignment after the controller.
     moved = [(wanted[number], sorted(wanted[number])) for number in range(len(wanted))]
-    until(lambda: [one[1:] for one in described(cluster, topic)] == moved, "every broker knows where they are")
+    until(lambda: [one[1:] for one in partition_states(cluster, topic)] == moved, "every broker knows where they are")
     throttles = partial(
         run_ours, "kafka-configs", "--bootstrap-server", cluster.bootstrap_servers, "--describe", "--topic", topic
     )
     until(lambda: "throttled" not in throttles().out, "every broker knows that nothing is throttled")
-    has_every_record(cluster, topic)
+    assert_every_record_is_kept(cluster, topic)
 
 
 def test_an_unfinished_reassignment_is_listed_not_started_twice_and_cancelled(
@@ -146,7 +146,7 @@ def test_an_unfinished_reassignment_is_listed_not_started_twice_and_cancelled(
     def reassign(*words: str) -> Outcome:
         return run("kafka-reassign-partitions", "--bootstrap-server", cluster.bootstrap_servers, *words)
 
-    # The controller keeps both of the others, so no broker is fenced; but the new replica cannot reach its leader.
+    # Both other brokers still reach the controller, so none is fenced; but the new replica cannot reach its leader.
     controller = cluster.controller()
     number = ASSIGNMENT.index([(controller + 1) % 3 + 1, controller])
     leader, target = ASSIGNMENT[number][0], controller % 3 + 1
@@ -157,7 +157,7 @@ def test_an_unfinished_reassignment_is_listed_not_started_twice_and_cancelled(
         started = reassign("--execute", "--reassignment-json-file", plan)
         assert started.code == 0, started
         lists = f"replicas: {leader},{target},{controller}. adding: {target}. removing: {controller}."
-        all_brokers_list(cluster, f"Current partition reassignments:\n{moved}: {lists}\n")
+        wait_until_all_brokers_list(cluster, f"Current partition reassignments:\n{moved}: {lists}\n")
         assert reassign("--list").out == f"Current partition reassignments:\n{moved}: {lists}\n"
         again = reassign("--execute", "--reassignment-json-file", plan)
         assert again.code == 1
@@ -167,13 +167,13 @@ def test_an_unfinished_reassignment_is_listed_not_started_twice_and_cancelled(
         cancelled = reassign("--cancel", "--reassignment-json-file", plan)
         assert f"Successfully cancelled partition reassignment for: {moved}" in cancelled.out.splitlines()
         before = leader, [leader, controller], sorted([leader, controller])
-        until(lambda: described(cluster, topic)[number] == before, "the replicas are as they were")
-        all_brokers_list(cluster, "No partition reassignments found.\n")
+        until(lambda: partition_states(cluster, topic)[number] == before, "the replicas are as they were")
+        wait_until_all_brokers_list(cluster, "No partition reassignments found.\n")
         assert reassign("--list").out == "No partition reassignments found.\n"
     finally:
         cluster.heal()
         cluster.wait_until_in_sync()
-    has_every_record(cluster, topic)
+    assert_every_record_is_kept(cluster, topic)
 
 
 def test_leader_election_moves_leadership_back_to_the_preferred_replica(cluster: Cluster, run: Run, topic: str) -> None:
@@ -183,10 +183,10 @@ def test_leader_election_moves_leadership_back_to_the_preferred_replica(cluster:
 
     cluster.restart(1)
     cluster.wait_until_in_sync()
-    until(lambda: described(cluster, topic)[0] == (2, [1, 2], [1, 2]), "another one leads")
+    until(lambda: partition_states(cluster, topic)[0] == (2, [1, 2], [1, 2]), "another one leads")
     elected = elect("--topic", topic, "--partition", "0")
     assert elected.out == f"Successfully completed leader election (PREFERRED) for partitions {topic}-0\n"
-    until(lambda: described(cluster, topic)[0] == (1, [1, 2], [1, 2]), "the preferred leader leads")
+    until(lambda: partition_states(cluster, topic)[0] == (1, [1, 2], [1, 2]), "the preferred leader leads")
     again = elect("--topic", topic, "--partition", "0")
     assert again.out == f"Valid replica already elected for partitions {topic}-0\n"
-    has_every_record(cluster, topic)
+    assert_every_record_is_kept(cluster, topic)

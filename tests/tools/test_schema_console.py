@@ -1,4 +1,4 @@
-"""The console tools with schemas, as a tutorial types them: a broker and a registry, JSON in and JSON out."""
+"""The console tools with schemas, on a broker and a registry, with the commands of tutorials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def addresses() -> Iterator[tuple[str, str]]:
         yield broker.bootstrap_servers, server.url
 
 
-def produced(kind: str, addresses: tuple[str, str], lines: str) -> Outcome:
+def produce(kind: str, addresses: tuple[str, str], lines: str) -> Outcome:
     servers, url = addresses
     return run(f"kafka-{kind}-console-producer", "--broker-list", servers, "--topic", f"fruit-{kind}",
                "--property", f"schema.registry.url={url}", "--property", f"value.schema={SCHEMAS[kind]}",
@@ -38,7 +38,7 @@ def test_json_lines_are_produced_with_a_schema_and_consumed_as_the_same_json(
 ) -> None:
     servers, url = addresses
     lines = '{"name":"fig","count":3}\n{"name":"plum","count":7}\n'
-    done = produced(kind, addresses, lines)
+    done = produce(kind, addresses, lines)
     assert (done.code, done.err) == (0, "")
     words = ("--bootstrap-server", servers, "--topic", f"fruit-{kind}", "--from-beginning", "--max-messages", "2",
              "--timeout-ms", "100000")  # fmt: skip
@@ -49,12 +49,12 @@ def test_json_lines_are_produced_with_a_schema_and_consumed_as_the_same_json(
 
 
 def test_the_producer_names_the_line_that_does_not_fit_the_schema(addresses: tuple[str, str]) -> None:
-    done = produced("avro", addresses, '{"name":5}\n')
+    done = produce("avro", addresses, '{"name":5}\n')
     assert done.code == 1
     assert "SerializationException: Error serializing line number 1: " in done.err
 
 
 def test_the_producer_names_the_registry_that_cannot_be_reached(addresses: tuple[str, str]) -> None:
-    done = produced("avro", (addresses[0], "http://127.0.0.1:1"), '{"name":"fig","count":3}\n')
+    done = produce("avro", (addresses[0], "http://127.0.0.1:1"), '{"name":"fig","count":3}\n')
     assert done.code == 1
     assert "the schema registry at http://127.0.0.1:1 cannot be reached" in done.err

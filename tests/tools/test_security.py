@@ -1,7 +1,7 @@
-"""The tools through TLS and SASL, against an Apache broker with a listener for each way in.
+"""Our tools through TLS and SASL, on an Apache broker with a listener for each security protocol.
 
-Both of our clients are asked: the blocking one behind kafka-topics, and librdkafka behind the console tools, with the
-one file of properties that Kafka's documentation describes.
+Both clients are tested with the properties file that Kafka's documentation describes: our blocking client in
+kafka-topics, and librdkafka in the console tools.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Secured(NamedTuple):
         return f"127.0.0.1:{self.ports[protocol]}"
 
     def properties(self, protocol: str, **more: str) -> str:
-        """A file of properties for one way in; the keywords have _ for the dots."""
+        """Write a properties file for a security protocol and return its path; keywords have underscores for dots."""
         values = {"security.protocol": protocol, "default.api.timeout.ms": "60000"}
         if protocol.endswith("SSL"):
             values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.folder / "authority.pem")}
@@ -89,7 +89,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     kafka = ApacheKafka(properties=properties)
     kafka.nodes[0].port = ports["PLAINTEXT"]
     with kafka:
-        # A user cannot be given two secrets in one request.
+        # A request may have only one credential of a user.
         for name, kind in product(("ana", ODD_NAME), ("256", "512")):
             made = run_ours("kafka-configs", "--bootstrap-server", kafka.bootstrap_servers, "--alter", "--user", name,
                             "--add-config", f"SCRAM-SHA-{kind}=[iterations=4096,password={PASSWORD}]")  # fmt: skip
@@ -97,7 +97,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         made = run_ours("kafka-topics", "--bootstrap-server", kafka.bootstrap_servers, "--create", "--topic", "orders")
         assert made.code == 0, made
         secured = Secured(folder, ports)
-        # The controller answers before the broker has heard of users and topics.
+        # The controller answers before the broker knows users and topics.
         for protocol, more in (WAYS["SCRAM-256"], WAYS["SCRAM-512"], WAYS["an odd name"]):
             until(
                 lambda protocol=protocol, more=more: secured.ask(protocol, **more),  # type: ignore[misc]
@@ -155,7 +155,7 @@ def test_console_tools_produce_and_consume_through_tls_and_sasl(secured: Secured
 
 def test_key_and_certificates_of_a_client_may_be_inline_in_the_properties_file(secured: Secured) -> None:
     key, _, chain = (secured.folder / "client.pem").read_text().partition("-----BEGIN CERTIFICATE-----")
-    # A properties file goes on in the next line behind a backslash.
+    # A backslash at the end continues a value on the next line.
     inline = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": f"-----BEGIN CERTIFICATE-----{chain}"}
     lines = {name: text.strip().replace("\n", "\\n\\\n") for name, text in inline.items()}
     found = secured.ask("SSL", ssl_keystore_type="PEM", **lines)

@@ -1,4 +1,4 @@
-"""The consumers of share groups among the tools, ours and Apache's, on our broker and with real records."""
+"""The tools that consume with share groups, ours and Apache's, on our broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tools.stage import run_ours
 pytestmark = pytest.mark.apache
 
 Run = Callable[..., Outcome]
-# A member gets its partitions with its second heartbeat: no test shall wait five seconds for it.
+# A member gets its partitions with its second heartbeat; the default interval is five seconds.
 SETTINGS = {"group.share.min.heartbeat.interval.ms": "100", "group.share.heartbeat.interval.ms": "100"}
 PATIENCE_MS = "20000"
 
@@ -37,8 +37,8 @@ def run(request: pytest.FixtureRequest) -> Run:
     return tools.run
 
 
-def queue_of(broker: Broker, *values: str) -> tuple[str, str]:
-    """A topic with these records, and a share group that begins with the first of them."""
+def make_topic_and_share_group(broker: Broker, *values: str) -> tuple[str, str]:
+    """Create a topic with these records and a share group that reads it from earliest; return their names."""
     topic, group = create_topic(broker), unique("share")
     with Cluster(broker.bootstrap_servers) as cluster:
         alter_configs(cluster, (ResourceType.GROUP, group), [Change("share.auto.offset.reset", "earliest")])
@@ -53,7 +53,8 @@ def produce(broker: Broker, topic: str, *values: str) -> None:
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def printed(run: Run, broker: Broker, topic: str, group: str, count: int, *words: str) -> list[str]:
+def consume_with_console(run: Run, broker: Broker, topic: str, group: str, count: int, *words: str) -> list[str]:
+    """Consume `count` records with kafka-console-share-consumer and return the printed lines."""
     done = run(
         "kafka-console-share-consumer", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group",
         group, "--max-messages", str(count), "--timeout-ms", PATIENCE_MS, "--formatter-property",
@@ -67,26 +68,26 @@ def printed(run: Run, broker: Broker, topic: str, group: str, count: int, *words
 def test_console_share_consumer_delivers_released_records_again_and_accepted_ones_never(
     run: Run, broker: Broker
 ) -> None:
-    topic, group = queue_of(broker, "a", "b")
+    topic, group = make_topic_and_share_group(broker, "a", "b")
     first = ["Delivery:1\tkey-a\ta", "Delivery:1\tkey-b\tb"]
-    assert printed(run, broker, topic, group, 2, "--release") == first
-    assert printed(run, broker, topic, group, 2) == [line.replace("y:1", "y:2") for line in first]
+    assert consume_with_console(run, broker, topic, group, 2, "--release") == first
+    assert consume_with_console(run, broker, topic, group, 2) == [line.replace("y:1", "y:2") for line in first]
     produce(broker, topic, "c")
-    assert printed(run, broker, topic, group, 1) == ["Delivery:1\tkey-c\tc"]
+    assert consume_with_console(run, broker, topic, group, 1) == ["Delivery:1\tkey-c\tc"]
 
 
 def test_console_share_consumer_does_not_get_rejected_records_again(run: Run, broker: Broker) -> None:
-    topic, group = queue_of(broker, "bad")
-    assert printed(run, broker, topic, group, 1, "--reject") == ["Delivery:1\tkey-bad\tbad"]
+    topic, group = make_topic_and_share_group(broker, "bad")
+    assert consume_with_console(run, broker, topic, group, 1, "--reject") == ["Delivery:1\tkey-bad\tbad"]
     produce(broker, topic, "good")
-    assert printed(run, broker, topic, group, 1) == ["Delivery:1\tkey-good\tgood"]
+    assert consume_with_console(run, broker, topic, group, 1) == ["Delivery:1\tkey-good\tgood"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "sync", "async"])
 def test_verifiable_share_consumer_prints_consumed_records_and_acknowledged_offsets(
     run: Run, broker: Broker, mode: str
 ) -> None:
-    topic, _ = queue_of(broker, "a", "b", "c")
+    topic, _ = make_topic_and_share_group(broker, "a", "b", "c")
     done = run(
         "kafka-verifiable-share-consumer", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic,
         "--group-id", unique("share"), "--max-messages", "3", "--acknowledgement-mode", mode,
@@ -112,7 +113,7 @@ def test_verifiable_share_consumer_prints_consumed_records_and_acknowledged_offs
 
 
 def test_share_consumer_perf_test_counts_the_records_of_all_members(run: Run, broker: Broker) -> None:
-    topic, group = queue_of(broker, *(f"{number:0100}" for number in range(500)))
+    topic, group = make_topic_and_share_group(broker, *(f"{number:0100}" for number in range(500)))
     done = run(
         "kafka-share-consumer-perf-test", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group",
         group, "--num-records", "500", "--threads", "2", "--timeout", PATIENCE_MS, "--show-consumer-stats",
@@ -131,7 +132,7 @@ def test_kafka_share_groups_shows_members_and_refuses_to_delete_or_reset_an_acti
 ) -> None:
     from confluent_kafka import ShareConsumer
 
-    topic, group = queue_of(broker, "a")
+    topic, group = make_topic_and_share_group(broker, "a")
     with ShareConsumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "client.id": "me"}) as member:
         member.subscribe([topic])
         while not len(member.poll(TIMEOUT_S)):

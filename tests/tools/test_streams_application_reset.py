@@ -1,4 +1,4 @@
-"""kafka-streams-application-reset, ours and Apache's, on our broker; and on an app of Pessoa's Streams."""
+"""kafka-streams-application-reset, ours and Apache's, on our broker; ours also for an app of Pessoa's Streams."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def topics(broker: Broker) -> set[str]:
     return set(AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=TIMEOUT_S).topics)
 
 
-def filled(broker: Broker, count: int) -> str:
+def make_filled_topic(broker: Broker, count: int) -> str:
     topic = create_topic(broker)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(count):
@@ -76,7 +76,7 @@ def commit(broker: Broker, group: str, topic: str, offset: int) -> None:
 def test_the_reset_sets_offsets_to_the_beginning_and_deletes_internal_topics_but_not_in_a_dry_run(
     broker: Broker, run: Run
 ) -> None:
-    app, topic = unique("app"), filled(broker, 5)
+    app, topic = unique("app"), make_filled_topic(broker, 5)
     commit(broker, app, topic, 4)
     inner = [create(broker, f"{app}-{name}") for name in ("a-changelog", "b-repartition", "output")]
     words = ("--application-id", app, "--bootstrap-server", broker.bootstrap_servers, "--input-topics", topic)
@@ -115,7 +115,7 @@ def test_the_reset_sets_offsets_to_the_beginning_and_deletes_internal_topics_but
 def test_each_reset_scenario_sets_its_offset(
     broker: Broker, run: Run, scenario: list[str], offset: int, note: str
 ) -> None:
-    app, topic = unique("app"), filled(broker, 5)
+    app, topic = unique("app"), make_filled_topic(broker, 5)
     commit(broker, app, topic, 3)
     done = run(
         TOOL,
@@ -134,7 +134,7 @@ def test_each_reset_scenario_sets_its_offset(
 
 
 def test_missing_topics_topics_that_are_not_internal_and_active_groups_are_refused(broker: Broker, run: Run) -> None:
-    app, topic = unique("app"), filled(broker, 1)
+    app, topic = unique("app"), make_filled_topic(broker, 1)
     servers = ("--bootstrap-server", broker.bootstrap_servers)
     missing = run(TOOL, "--application-id", app, *servers, "--input-topics", "nenhum")
     assert (missing.code, "Following input topics are not found, skipping them\nTopic: nenhum" in missing.out) == (
@@ -160,7 +160,7 @@ def test_the_reset_of_a_pessoa_streams_app_deletes_its_checkpoints_and_consumer_
     broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PESSOA_HOME", str(tmp_path))
-    app, topic = unique("app"), filled(broker, 2)
+    app, topic = unique("app"), make_filled_topic(broker, 2)
     state = tmp_path / "streams" / app
     (state / "queries").mkdir(parents=True)
     commit(broker, f"pessoa-{app}-saida", topic, 2)
