@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pessoa.testing import Broker
 
 PARTITIONS = 3
-# Generous, because on two busy cores any process may stand still for seconds; a good scenario takes less than one.
+# Generous, because on two busy cores any process may be delayed by seconds; a passing test takes less than one.
 COROUTINE_TIMEOUT_S = 180
 
 
@@ -65,7 +65,7 @@ def topic(kafka: Broker) -> str:
 
 @pytest.fixture
 def lossy_kafka() -> Iterator[LossyProxy]:
-    """A broker that clients can reach only through a proxy, which loses answers when it is told to."""
+    """Yield a proxy that drops responses on request; clients reach the broker behind it only through the proxy."""
     from pessoa.testing import Broker
 
     with LossyProxy() as proxy, Broker({"advertised.listeners": proxy.as_listener}) as broker:
@@ -76,7 +76,7 @@ def lossy_kafka() -> Iterator[LossyProxy]:
 
 @pytest.fixture(scope="session")
 def grouping_kafka() -> Iterator[Broker]:
-    """A broker whose KIP-848 members hear of a rebalance soon: by default they ask every five seconds."""
+    """Yield a broker whose KIP-848 members send heartbeats every 200 ms, and so learn of a rebalance soon."""
     from pessoa.testing import Broker
 
     interval_ms = "200"

@@ -1,17 +1,17 @@
-"""The table client × feature: what every Kafka client is seen to do with our broker.
+"""The table client × feature: which features of Kafka each client uses successfully with our broker.
 
-A module of tests says which client it drives, a test says which feature it shows:
+A module of tests names the client that it drives, a test names the feature that it shows:
 
     pytestmark = pytest.mark.client("aiokafka")
 
     @pytest.mark.feature("headers")
-    def test_headers_come_back_in_their_order(...) -> None: ...
+    def test_headers_are_consumed_in_the_order_in_which_they_were_produced(...) -> None: ...
 
-From these two marks comes everything. After a run the table is printed with what passed and what did not; and
+Everything else is derived from these two marks. After a run the table is printed with passed and failed tests; and
 `python -m tests.conformance.features` writes docs/CLIENTS.md, in which a tick means that a test shows it. All of these
-tests run in `make test`, so a tick is a promise that is kept; a test compares the page with the marks.
+tests run in `make test`; a test compares the page with the marks.
 
-What a client has no means to do (kcat creates no topics) stands in `BEYOND`, and in the page with its reason.
+What a client cannot do (kcat creates no topics) stands in `BEYOND`, and in the page with its reason.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ BEYOND: Mapping[tuple[str, str], str] = {
     ("kafka-go", "transactions"): "its writer has no transactions",
     ("kafka-go", "exactly once"): "its writer has no transactions",
 }
-# What the drivers of other languages are not asked for.
+# Features of which the drivers of other languages need no test.
 NOT_ASKED = frozenset({"configs", "sizes", "seek", "group admin", "idempotence"})
 
 PAGE = Path(__file__).parents[2] / "docs" / "CLIENTS.md"
@@ -133,7 +133,7 @@ def checked(client: str, feature: str) -> Shown:
 
 
 def all_shown() -> Iterator[Shown]:
-    """What the marks in the modules say, without running anything."""
+    """Yield client and feature of every mark in the modules, without running a test."""
     for module_name in dict.fromkeys(CLIENTS.values()):
         module = importlib.import_module(f"tests.conformance.{module_name}")
         of_module = _client_of(_marks(module))
@@ -151,7 +151,7 @@ def _client_of(marks: Iterable[pytest.Mark]) -> str | None:
 
 
 def _marks(marked: object) -> list[pytest.Mark]:
-    """The marks of a test or of a module, which has one or a list of them."""
+    """Return the marks of a test or of a module; its `pytestmark` is one mark or a list."""
     found = getattr(marked, "pytestmark", [])
     return [_mark(one) for one in (found if isinstance(found, list) else [found])]
 
@@ -161,7 +161,7 @@ def _mark(one: pytest.Mark | pytest.MarkDecorator) -> pytest.Mark:
 
 
 def _sets_of_marks(function: object) -> Iterator[list[pytest.Mark]]:
-    """The marks of a test, then those of each of its parameters."""
+    """Yield the marks of a test, then those of each of its parameters."""
     marks = _marks(function)
     yield marks
     for mark in marks:

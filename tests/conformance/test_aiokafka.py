@@ -84,7 +84,7 @@ async def read(broker: Reachable, topic: str, count: int, partition: int = 0, **
 
 
 async def until(ask: Callable[[], Awaitable[object]], is_right: Callable[[], object], what: str) -> None:
-    """Ask, which has to wait by itself, until it is right."""
+    """Repeat `ask`, which waits by itself, until `is_right`; fail after a deadline."""
     deadline = time.monotonic() + TIMEOUT_S
     while not is_right():
         assert time.monotonic() < deadline, f"{what} did not come about"
@@ -108,7 +108,7 @@ async def test_topics_are_created_described_extended_and_deleted(kafka: Broker) 
 
 
 @feature("errors")
-async def test_wrong_topics_are_told(kafka: Broker, topic: str) -> None:
+async def test_existing_invalid_and_unknown_topics_are_refused_with_kafkas_errors(kafka: Broker, topic: str) -> None:
     async with admin_of(kafka) as admin:
         response = await admin.create_topics([NewTopic(topic, 1, 1), NewTopic(unique("topic"), 0, 1)])
         codes = {name: for_code(code) for name, code, *_ in response.topic_errors}
@@ -143,14 +143,16 @@ async def test_records_arrive_with_every_kind_of_acks(kafka: Broker, topic: str,
 
 @feature("codecs")
 @pytest.mark.parametrize("codec", CODECS)
-async def test_records_come_back_from_every_codec(kafka: Broker, topic: str, codec: str) -> None:
+async def test_records_compressed_with_any_codec_are_consumed_as_produced(
+    kafka: Broker, topic: str, codec: str
+) -> None:
     values = [value * 40 for value in numbers(200)]
     await send(kafka, topic, values, compression_type=None if codec == "none" else codec, linger_ms=10)
     assert await read(kafka, topic, 200) == values
 
 
 @feature("keys", "headers", "timestamps")
-async def test_keys_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> None:
+async def test_keys_headers_and_timestamps_are_consumed_as_produced(kafka: Broker, topic: str) -> None:
     headers = [("a", b"1"), ("b", b""), ("a", b"2")]
     async with producer_of(kafka) as producer:
         for number in range(30):
@@ -166,7 +168,7 @@ async def test_keys_headers_and_timestamps_come_back(kafka: Broker, topic: str) 
 
 
 @feature("timestamps")
-async def test_the_time_of_the_append_replaces_the_producers_where_the_topic_says_so(kafka: Broker) -> None:
+async def test_a_topic_with_log_append_time_replaces_the_producers_timestamp(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"message.timestamp.type": "LogAppendTime"})
     before_ms = int(time.time() * 1000)
     async with producer_of(kafka) as producer:
@@ -178,7 +180,9 @@ async def test_the_time_of_the_append_replaces_the_producers_where_the_topic_say
 
 
 @feature("sizes")
-async def test_large_records_pass_through_small_fetches_and_too_large_ones_are_refused(kafka: Broker) -> None:
+async def test_records_above_the_fetch_size_are_consumed_and_those_above_max_message_bytes_are_refused(
+    kafka: Broker,
+) -> None:
     topic = create_topic(kafka, config={"max.message.bytes": "3000000"})
     values = [b"x" * 2_500_000, b"small", b"y" * 2_500_000]
     await send(kafka, topic, values, max_request_size=9_000_000)
@@ -209,7 +213,9 @@ async def test_a_consumer_seeks_to_the_beginning_the_end_and_a_time(kafka: Broke
 
 
 @feature("seek")
-async def test_an_offset_beyond_the_end_is_an_error_where_nothing_resets_it(kafka: Broker, topic: str) -> None:
+async def test_fetching_beyond_the_log_end_is_an_error_when_auto_offset_reset_is_none(
+    kafka: Broker, topic: str
+) -> None:
     async with consumer_of(kafka, auto_offset_reset="none") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 1_000)
@@ -218,7 +224,7 @@ async def test_an_offset_beyond_the_end_is_an_error_where_nothing_resets_it(kafk
 
 
 async def wait_until_assigned(consumers: list[Any], sizes: list[int]) -> None:
-    """Poll until every partition has one owner and the members have that many."""
+    """Poll until every partition has one owner and the members have these numbers of partitions."""
 
     def is_right() -> bool:
         owned = [sorted(one.partition for one in consumer.assignment()) for consumer in consumers]
@@ -264,7 +270,7 @@ async def test_a_group_resumes_where_it_committed(kafka: Broker) -> None:
 
 
 @feature("idempotence")
-async def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
+async def test_an_idempotent_producer_writes_each_record_once_when_responses_are_lost(lossy_kafka: LossyProxy) -> None:
     topic = create_topic(lossy_kafka)
     async with producer_of(lossy_kafka, enable_idempotence=True, retry_backoff_ms=10) as producer:
         for _ in range(4):
@@ -280,7 +286,7 @@ async def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> No
 
 
 @feature("transactions")
-async def test_only_committed_transactions_are_read_committed(kafka: Broker, topic: str) -> None:
+async def test_read_committed_consumers_read_only_committed_transactions(kafka: Broker, topic: str) -> None:
     async with producer_of(kafka, transactional_id=unique("transactional")) as producer:
         for name, commits in (("one-", True), ("two-", False), ("three-", True)):
             await producer.begin_transaction()
@@ -294,7 +300,7 @@ async def test_only_committed_transactions_are_read_committed(kafka: Broker, top
 
 
 @feature("transactions")
-async def test_a_second_producer_with_the_same_id_fences_the_first(kafka: Broker, topic: str) -> None:
+async def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka: Broker, topic: str) -> None:
     name = unique("transactional")
     first = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=name)
     await first.start()
@@ -309,7 +315,7 @@ async def test_a_second_producer_with_the_same_id_fences_the_first(kafka: Broker
 
 
 async def wait_for_offset(consumer: Any, here: TopicPartition, position: int) -> None:
-    """A commit is answered before its markers are written, and aiokafka does not ask for offsets that are stable."""
+    """Wait for the committed offset: EndTxn is answered before its markers are written, and aiokafka does not wait."""
     found: list[int | None] = [None]
 
     async def ask() -> None:
@@ -319,7 +325,7 @@ async def wait_for_offset(consumer: Any, here: TopicPartition, position: int) ->
 
 
 @feature("exactly once")
-async def test_offsets_and_results_are_committed_or_aborted_together(kafka: Broker) -> None:
+async def test_records_and_consumed_offsets_of_a_transaction_are_committed_or_aborted_together(kafka: Broker) -> None:
     source, target, group = create_topic(kafka), create_topic(kafka), unique("group")
     here = TopicPartition(source, 0)
     await send(kafka, source, numbers(10))
@@ -341,7 +347,7 @@ async def test_offsets_and_results_are_committed_or_aborted_together(kafka: Brok
 
 
 @feature("restart")
-async def test_a_producer_and_a_group_live_through_a_restart(tmp_path: Path) -> None:
+async def test_a_producer_and_a_consumer_group_continue_after_a_broker_restart(tmp_path: Path) -> None:
     broker = Broker(directory=tmp_path / "data")
     await asyncio.to_thread(broker.start)
     try:

@@ -1,11 +1,11 @@
-"""What strangers may send to a broker: other clients are served as if nothing had happened.
+"""Hostile requests from clients that have not logged in: other clients are served all the same.
 
-Every attack ends with the song of the canary: a client on another connection, and one on a new connection, write a
-record and read it back. Leaving the broker raises an exception of its own that it met on the way, and an error in the
-log fails the test too.
+After every attack the canary is checked: a client on another connection and one on a new connection write a record and
+read it back. When the broker is stopped, an exception that it raised inside is raised again, and an error in the log
+fails the test too.
 
-The last part speaks every API in every version with bodies that keep to their schema and to nothing else, from fixed
-seeds. An honest broker answers each of them: it closes the connection only of a client that breaks the framing.
+The last part sends every API in every version with random bodies that are valid by their schema only, from fixed
+seeds. The broker must answer each of them: it closes the connection only of a client that breaks the framing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ needs_proc = pytest.mark.skipif(sys.platform != "linux", reason="the memory of a
 
 @pytest.fixture
 def canary(kafka_broker: Broker, caplog: pytest.LogCaptureFixture) -> Iterator[Canary]:
-    """On `kafka_broker`. After the attacks of the test it still sings, and the log has no error."""
+    """Yield a canary on `kafka_broker`; after the test check that it is still served and that the log has no error."""
     topic = create_topic(kafka_broker, stem="canary")
     with Canary(kafka_broker.port, topic) as bird, caplog.at_level(logging.INFO, "pessoa"):
         bird.sings()
@@ -80,7 +80,7 @@ def canary(kafka_broker: Broker, caplog: pytest.LogCaptureFixture) -> Iterator[C
 
 
 def resident_bytes() -> int:
-    """The memory of this process, in which the broker lives too."""
+    """Return the resident memory of this process, in which the broker runs too."""
     fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(fields["VmRSS"].split()[0]) * 1024
 
@@ -114,7 +114,7 @@ METADATA_HEADER = struct.pack(">hhih", ApiKey.METADATA, 0, 1, -1)
         pytest.param(Random(7).randbytes(100_000), id="noise"),
     ],
 )
-def test_what_is_no_request_closes_its_connection_with_one_line_in_the_log(
+def test_bytes_that_are_no_request_close_the_connection_and_log_one_warning(
     data: bytes, kafka_broker: Broker, canary: Canary, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Wire(kafka_broker.port) as wire:
@@ -124,7 +124,9 @@ def test_what_is_no_request_closes_its_connection_with_one_line_in_the_log(
     assert [record.levelno for record in lines] == [logging.WARNING]
 
 
-def test_noise_behind_good_requests_does_not_take_their_answers_away(kafka_broker: Broker, canary: Canary) -> None:
+def test_requests_before_invalid_bytes_are_answered_before_the_connection_closes(
+    kafka_broker: Broker, canary: Canary
+) -> None:
     with Wire(kafka_broker.port) as wire:
         asked = b"".join(request_frame(ApiVersionsRequest(), 0, 1, None))
         wire.send(asked * 20 + framed(Random(8).randbytes(64)) + asked)
@@ -133,7 +135,7 @@ def test_noise_behind_good_requests_does_not_take_their_answers_away(kafka_broke
         assert wire.is_closed()
 
 
-def test_half_frames_and_silence_on_hundreds_of_connections_leave_room_for_others(
+def test_hundreds_of_connections_with_half_sent_requests_do_not_block_other_clients(
     kafka_broker: Broker, canary: Canary
 ) -> None:
     rng = Random(9)
@@ -152,9 +154,7 @@ def test_half_frames_and_silence_on_hundreds_of_connections_leave_room_for_other
             wire.close()
 
 
-def test_connections_that_come_and_go_in_the_middle_of_requests_leave_nothing_behind(
-    kafka_broker: Broker, canary: Canary
-) -> None:
+def test_connections_closed_during_a_fetch_request_leave_no_waiting_fetch(kafka_broker: Broker, canary: Canary) -> None:
     rng, topic = Random(10), create_topic(kafka_broker)
     waiting = fetch_request(topic, 0)
     waiting.max_wait_ms, waiting.min_bytes = 600_000, 1
@@ -171,7 +171,9 @@ def test_connections_that_come_and_go_in_the_middle_of_requests_leave_nothing_be
 
 
 @needs_proc
-def test_a_client_that_never_reads_its_fetches_costs_little_memory(kafka_broker: Broker, canary: Canary) -> None:
+def test_a_client_that_never_reads_its_fetch_responses_takes_a_bounded_amount_of_memory(
+    kafka_broker: Broker, canary: Canary
+) -> None:
     topic = create_topic(kafka_broker)
     with Wire(kafka_broker.port) as wire:
         assert produce(wire, topic, plain(timestamp=now_ms(), size=MIB)).error_code == 0
@@ -186,9 +188,7 @@ def test_a_client_that_never_reads_its_fetches_costs_little_memory(kafka_broker:
 
 
 @needs_proc
-def test_a_client_that_sends_while_its_request_waits_is_not_read_without_end(
-    kafka_broker: Broker, canary: Canary
-) -> None:
+def test_a_connection_whose_fetch_waits_is_not_read_without_limit(kafka_broker: Broker, canary: Canary) -> None:
     topic = create_topic(kafka_broker)
     waiting = fetch_request(topic, 0)
     waiting.max_wait_ms, waiting.min_bytes = 600_000, 1
@@ -205,7 +205,7 @@ def test_a_client_that_sends_while_its_request_waits_is_not_read_without_end(
 
 
 def batch_around(payload: bytes, codec: int = 0, count: int = 1, attributes: int = 0) -> bytes:
-    """A batch whose header is right and whose records are these bytes."""
+    """Return a batch with a valid header whose records are these bytes."""
     batch = bytearray(plain(timestamp=now_ms())[:HEADER_SIZE]) + payload
     struct.pack_into(">i", batch, 8, len(batch) - LOG_OVERHEAD)
     struct.pack_into(">h", batch, ATTRIBUTES_POSITION, codec | attributes)
@@ -227,7 +227,7 @@ def lz4_bomb() -> bytes:
 
 
 def snappy_bomb() -> bytes:
-    """A bare block that says it is four gigabytes."""
+    """Return a raw snappy block whose header announces four gigabytes."""
     return b"\xff\xff\xff\xff\x0f" + bytes(cramjam.snappy.compress_raw(bytes(1000)))[2:]
 
 
@@ -246,7 +246,7 @@ def zstd_bomb() -> bytes:
     ],
     ids=lambda value: value.name.lower() if isinstance(value, Codec) else "",
 )
-def test_a_bomb_that_a_compacted_topic_has_to_open_is_refused(
+def test_a_compacted_topic_refuses_a_decompression_bomb(
     codec: Codec, bomb: Any, kafka_broker: Broker, canary: Canary
 ) -> None:
     topic = create_topic(kafka_broker, 1, {"cleanup.policy": "compact"})
@@ -301,7 +301,7 @@ def varint(number: int) -> bytes:
         ),
     ],
 )
-def test_a_batch_that_is_no_good_is_refused_and_the_log_stays_empty(
+def test_an_invalid_batch_is_refused_and_the_log_stays_empty(
     policy: str, make: Any, error: ErrorCode, kafka_broker: Broker, canary: Canary
 ) -> None:
     topic = create_topic(kafka_broker, 1, {"cleanup.policy": policy})
@@ -327,7 +327,7 @@ def test_a_batch_that_is_no_good_is_refused_and_the_log_stays_empty(
         pytest.param(b"", id="nothing where a record was promised"),
     ],
 )
-def test_a_record_with_impossible_lengths_is_refused_where_records_are_opened(
+def test_a_compacted_topic_refuses_a_record_with_impossible_lengths(
     record: bytes, kafka_broker: Broker, canary: Canary
 ) -> None:
     topic = create_topic(kafka_broker, 1, {"cleanup.policy": "compact"})
@@ -337,7 +337,7 @@ def test_a_record_with_impossible_lengths_is_refused_where_records_are_opened(
 
 
 @pytest.mark.parametrize("replica_id", [1, 2, -2, 0, 1 << 30])
-def test_a_client_that_says_it_is_a_replica_moves_no_high_watermark(
+def test_a_client_that_fetches_with_a_replica_id_does_not_move_the_high_watermark(
     replica_id: int, kafka_broker: Broker, canary: Canary
 ) -> None:
     topic = create_topic(kafka_broker)
@@ -354,7 +354,7 @@ def test_a_client_that_says_it_is_a_replica_moves_no_high_watermark(
 
 # Every API in every version.
 
-# Long enough for an answer, and short enough to wait for it in vain: these wait for others, or for records.
+# Long enough for a response, and short enough to wait for one that does not come: these APIs wait for other requests.
 WAITING = {ApiKey.FETCH: 0.3, ApiKey.JOIN_GROUP: 0.3, ApiKey.SYNC_GROUP: 0.3}
 MESSAGES_PER_VERSION = 6
 CONVERSATION_LENGTH = 1_500
@@ -385,11 +385,11 @@ def vocabulary(broker: Broker) -> Vocabulary:
 
 def attack(broker: Broker, row: ApiRow[Any], version: int, request: Any, words: Vocabulary) -> None:
     if row.key is ApiKey.UNREGISTER_BROKER and request.broker_id == 1:
-        return  # an order that the only broker obeys
+        return  # the broker would unregister itself
     with Wire(broker.port, WAITING.get(row.key, 60.0)) as wire:
         correlation_id = wire.write(request, version)
         if isinstance(request, ProduceRequest) and request.acks == 0:
-            return  # has no answer
+            return  # is not answered
         try:
             words.learn(wire.read(row.key.response, version, correlation_id))
         except TimeoutError:
@@ -431,11 +431,11 @@ def test_groups_and_transactions_survive_a_long_session_of_random_requests(seed:
             version = rng.choice(row.versions.each())
             attack(fuzzed, row, version, hostile_message(row.key.request, version, rng, words), words)
         bird.sings()
-    fuzzed.restart()  # raises what went wrong inside, and reads all that was written
+    fuzzed.restart()  # raises exceptions from inside the broker, and reads all that was written
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_metadata_by_topic_id_is_refused_in_the_versions_that_have_the_field_and_not_the_right(
+def test_metadata_by_topic_id_is_refused_in_the_versions_that_have_the_field_without_supporting_it(
     version: int, kafka_broker: Broker, canary: Canary
 ) -> None:
     topics = [MetadataRequestTopic(name=None), MetadataRequestTopic(name="named")]
@@ -447,7 +447,7 @@ def test_metadata_by_topic_id_is_refused_in_the_versions_that_have_the_field_and
     ]
 
 
-def test_an_offset_may_be_kept_for_longer_than_time_can_be_counted(fuzzed: Broker) -> None:
+def test_an_offset_commit_with_the_largest_retention_time_is_accepted(fuzzed: Broker) -> None:
     topic = create_topic(fuzzed)
     committed = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
     request = OffsetCommitRequest(

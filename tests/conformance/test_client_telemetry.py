@@ -34,7 +34,7 @@ def broker() -> Iterator[Broker]:
 
 
 def pushed(broker: Broker, client_id: str) -> dict[str, str]:
-    """The metrics of a client, each with the software that the client is."""
+    """Return the pushed metrics of a client: name → name of the client's software."""
     broker.inspect(lambda inside: setattr(inside.stage(NodeMetrics).page, "last", None))
     port = broker.inspect(lambda inside: inside.stage(NodeMetrics).endpoint.port)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
@@ -49,7 +49,7 @@ def pushed(broker: Broker, client_id: str) -> dict[str, str]:
 
 @pytest.mark.apache
 @pytest.mark.client("Java 4.3.1")
-def test_the_metrics_of_a_java_producer_are_shown(broker: Broker) -> None:
+def test_metrics_that_a_java_producer_pushes_are_on_the_metrics_page(broker: Broker) -> None:
     topic, client = create_topic(broker), unique("java")
     done = run_tool(
         "kafka-producer-perf-test",
@@ -63,7 +63,7 @@ def test_the_metrics_of_a_java_producer_are_shown(broker: Broker) -> None:
 
 
 @pytest.mark.client("confluent-kafka")
-def test_the_metrics_of_a_librdkafka_producer_and_consumer_are_shown(broker: Broker) -> None:
+def test_metrics_that_a_librdkafka_producer_and_consumer_push_are_on_the_metrics_page(broker: Broker) -> None:
     topic, group = create_topic(broker), unique("group")
     servers = {"bootstrap.servers": broker.bootstrap_servers, "enable.metrics.push": True}
     producer = Producer({**servers, "client.id": (writing := unique("producer"))})
@@ -90,7 +90,7 @@ def test_the_metrics_of_a_librdkafka_producer_and_consumer_are_shown(broker: Bro
     assert producer.flush(60) == 0
 
 
-def test_a_broker_without_a_page_of_metrics_does_not_offer_telemetry() -> None:
+def test_a_broker_without_a_metrics_page_does_not_offer_client_telemetry() -> None:
     with Broker() as silent, Wire(silent.port) as wire:
         offered = {one.api_key for one in wire.ask(ApiVersionsRequest(), ApiVersionsResponse, 0).api_keys}
         assert not offered & {71, 72}

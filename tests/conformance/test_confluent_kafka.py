@@ -43,7 +43,7 @@ feature = pytest.mark.feature
 
 
 def admin_of(broker: Reachable) -> AdminClient:
-    # To be kept in a variable: the futures of an admin client without a reference are never done.
+    # Callers keep it in a variable: the futures of an admin client without a reference never finish.
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
 
@@ -71,7 +71,7 @@ def consumer_of(broker: Reachable, **settings: Any) -> Iterator[Consumer]:
 
 
 def send(producer: Producer, topic: str, values: Iterable[bytes], **settings: Any) -> list[Message]:
-    """Produce, wait for all, and return what the callbacks were told, in order."""
+    """Produce the values, wait for all delivery reports and return their messages in order."""
     told: list[Message] = []
     failures: list[KafkaError] = []
 
@@ -130,7 +130,7 @@ def test_a_topic_is_created_described_extended_and_deleted(kafka: Broker) -> Non
 
 
 @feature("topics")
-def test_a_topic_can_be_checked_without_being_created(kafka: Broker) -> None:
+def test_create_topics_with_validate_only_creates_no_topic(kafka: Broker) -> None:
     admin, name = admin_of(kafka), unique("topic")
     admin.create_topics([NewTopic(name, 2, 1)], validate_only=True)[name].result(TIMEOUT_S)
     assert name not in admin.list_topics(timeout=TIMEOUT_S).topics
@@ -154,7 +154,7 @@ def test_records_are_deleted_up_to_an_offset(kafka: Broker, topic: str) -> None:
         (1, 1, {"no.such.key": "1"}, KafkaError.INVALID_CONFIG),
     ],
 )
-def test_an_impossible_topic_is_refused(
+def test_creating_a_topic_with_invalid_partitions_replicas_or_configs_is_refused(
     kafka: Broker, partitions: int, replicas: int, config: dict[str, str], code: int
 ) -> None:
     admin, name = admin_of(kafka), unique("topic")
@@ -168,7 +168,7 @@ def test_an_impossible_topic_is_refused(
 @pytest.mark.parametrize(
     ("name", "code"), [("with space", KafkaError.TOPIC_EXCEPTION), ("..", KafkaError.TOPIC_EXCEPTION)]
 )
-def test_a_name_that_is_no_topics_name_is_refused(kafka: Broker, name: str, code: int) -> None:
+def test_creating_a_topic_with_an_invalid_name_is_refused(kafka: Broker, name: str, code: int) -> None:
     admin = admin_of(kafka)
     with pytest.raises(KafkaException) as caught:
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(TIMEOUT_S)
@@ -188,7 +188,7 @@ def test_a_topic_is_not_created_twice_nor_deleted_twice(kafka: Broker, topic: st
 
 
 @feature("errors")
-def test_an_unknown_topic_is_told_where_topics_are_not_made_by_themselves() -> None:
+def test_an_unknown_topic_is_an_error_when_auto_create_topics_enable_is_false() -> None:
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         with pytest.raises(KafkaException) as caught:
             send(producer_of(broker, topic_metadata_propagation_max_ms=100), "absent", [b"x"])
@@ -202,7 +202,7 @@ def test_an_unknown_topic_is_told_where_topics_are_not_made_by_themselves() -> N
 
 
 @feature("topics")
-def test_a_topic_is_made_when_it_is_first_produced_to(kafka: Broker) -> None:
+def test_a_topic_is_created_automatically_when_it_is_first_produced_to(kafka: Broker) -> None:
     name = unique("automatic")
     send(producer_of(kafka), name, [b"first"])
     assert values_of(read(kafka, name, 1)) == [b"first"]
@@ -250,7 +250,7 @@ def test_records_arrive_with_every_kind_of_acks(kafka: Broker, topic: str, acks:
 
 @feature("codecs")
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_from_every_codec(kafka: Broker, topic: str, codec: str) -> None:
+def test_records_compressed_with_any_codec_are_consumed_as_produced(kafka: Broker, topic: str, codec: str) -> None:
     values = [value * 50 for value in numbers(300)]
     send(producer_of(kafka, compression_type=codec, linger_ms=20), topic, values, partition=0)
     assert values_of(read(kafka, topic, 300)) == values
@@ -267,7 +267,7 @@ def test_a_key_always_goes_to_the_same_partition(kafka: Broker, topic: str) -> N
 
 
 @feature("headers")
-def test_headers_come_back_in_their_order(kafka: Broker, topic: str) -> None:
+def test_headers_are_consumed_in_the_order_in_which_they_were_produced(kafka: Broker, topic: str) -> None:
     headers = [("trace", b"\x01\x02"), ("trace", b""), ("none", None), ("naïve", b"x")]
     send(producer_of(kafka), topic, [b"v"], partition=0, headers=headers)
     [message] = read(kafka, topic, 1)
@@ -297,7 +297,7 @@ def test_the_producers_timestamp_is_kept(kafka: Broker, topic: str) -> None:
 
 @feature("timestamps")
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_the_time_of_the_append_replaces_it_where_the_topic_says_so(kafka: Broker, codec: str) -> None:
+def test_a_topic_with_log_append_time_replaces_the_producers_timestamp(kafka: Broker, codec: str) -> None:
     topic = create_topic(kafka, config={"message.timestamp.type": "LogAppendTime"})
     before_ms = int(time.time() * 1000)
     producer = producer_of(kafka, compression_type=codec)
@@ -310,7 +310,7 @@ def test_the_time_of_the_append_replaces_it_where_the_topic_says_so(kafka: Broke
 
 
 @feature("sizes")
-def test_a_large_record_goes_through_a_small_fetch(kafka: Broker) -> None:
+def test_a_record_larger_than_the_fetch_size_is_consumed(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"max.message.bytes": "8000000"})
     values = [b"small", b"x" * 5_000_000, b"small too"]
     send(producer_of(kafka, message_max_bytes=8_000_000), topic, values)
@@ -329,7 +329,7 @@ def test_a_record_larger_than_the_topic_allows_is_refused(kafka: Broker) -> None
 
 
 @feature("sizes")
-def test_many_small_fetches_lose_nothing(kafka: Broker, topic: str) -> None:
+def test_many_small_fetches_lose_no_record(kafka: Broker, topic: str) -> None:
     values = [value.rjust(500) for value in numbers(400)]
     send(producer_of(kafka), topic, values, partition=2)
     found = read(kafka, topic, 400, [2], fetch_message_max_bytes=2_000, queued_max_messages_kbytes=16)
@@ -361,7 +361,9 @@ def test_a_consumer_seeks_to_the_beginning_the_end_and_a_time(kafka: Broker, top
 
 
 @feature("seek")
-def test_an_offset_beyond_the_end_is_reset_as_auto_offset_reset_says(kafka: Broker, topic: str) -> None:
+def test_an_offset_beyond_the_log_end_is_reset_to_earliest_when_auto_offset_reset_is_earliest(
+    kafka: Broker, topic: str
+) -> None:
     send(producer_of(kafka), topic, numbers(3), partition=0)
     with consumer_of(kafka, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0, 1_000)])
@@ -369,7 +371,7 @@ def test_an_offset_beyond_the_end_is_reset_as_auto_offset_reset_says(kafka: Brok
 
 
 @feature("idempotence")
-def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
+def test_an_idempotent_producer_writes_each_record_once_when_responses_are_lost(lossy_kafka: LossyProxy) -> None:
     topic = create_topic(lossy_kafka)
     producer = producer_of(lossy_kafka, enable_idempotence=True, retry_backoff_ms=1, reconnect_backoff_ms=1)
     send(producer, topic, numbers(20))
@@ -385,7 +387,7 @@ def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
 
 
 @feature("transactions")
-def test_only_committed_transactions_are_read_committed(kafka: Broker, topic: str) -> None:
+def test_read_committed_consumers_read_only_committed_transactions(kafka: Broker, topic: str) -> None:
     producer = producer_of(kafka, transactional_id=unique("transactional"))
     producer.init_transactions(TIMEOUT_S)
     for name, commits in (("one-", True), ("two-", False), ("three-", True)):
@@ -431,7 +433,7 @@ def test_an_open_transaction_holds_back_read_committed_consumers(kafka: Broker, 
 
 
 @feature("transactions")
-def test_a_second_producer_with_the_same_id_fences_the_first(kafka: Broker, topic: str) -> None:
+def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka: Broker, topic: str) -> None:
     name = unique("transactional")
     first, second = producer_of(kafka, transactional_id=name), producer_of(kafka, transactional_id=name)
     first.init_transactions(TIMEOUT_S)
@@ -450,7 +452,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first(kafka: Broker, topi
 
 @feature("restart")
 @pytest.mark.parametrize("where", ["memory", "disk"])
-def test_a_producer_and_a_consumer_live_through_a_restart(where: str, tmp_path: Any) -> None:
+def test_a_producer_and_a_consumer_continue_after_a_broker_restart(where: str, tmp_path: Any) -> None:
     with Broker(directory=tmp_path / "data" if where == "disk" else None) as broker:
         topic = create_topic(broker)
         producer = producer_of(broker, enable_idempotence=True, retry_backoff_ms=10, reconnect_backoff_ms=10)
@@ -467,7 +469,7 @@ def test_a_producer_and_a_consumer_live_through_a_restart(where: str, tmp_path: 
 
 
 @feature("restart")
-def test_a_transaction_survives_a_restart() -> None:
+def test_an_open_transaction_is_committed_after_a_broker_restart() -> None:
     with Broker() as broker:
         topic = create_topic(broker)
         producer = producer_of(broker, transactional_id="survivor", retry_backoff_ms=10, reconnect_backoff_ms=10)
@@ -483,13 +485,13 @@ def test_a_transaction_survives_a_restart() -> None:
 
 
 def settings_of(protocol: str) -> dict[str, Any]:
-    """A KIP-848 group has its times from the broker."""
+    """Return the settings of a group member; with KIP-848 the broker sets the heartbeat interval."""
     quick = {} if protocol == "consumer" else {"heartbeat_interval_ms": 200}
     return {"group_protocol": protocol, **quick}
 
 
 def wait_until_assigned(consumers: list[Consumer], topic: str, sizes: list[int]) -> None:
-    """Poll all until every partition has one owner and the members have that many."""
+    """Poll all members until every partition has one owner and the members have these numbers of partitions."""
 
     def owned() -> list[list[int]]:
         for consumer in consumers:
@@ -545,7 +547,9 @@ def test_a_group_shares_three_partitions(grouping_kafka: Broker, protocol: str, 
         pytest.param("consumer", None, marks=feature("new groups")),
     ],
 )
-def test_partitions_move_when_members_come_and_go(grouping_kafka: Broker, protocol: str, strategy: str | None) -> None:
+def test_partitions_move_when_members_join_and_leave(
+    grouping_kafka: Broker, protocol: str, strategy: str | None
+) -> None:
     topic, group = create_topic(grouping_kafka, 3), unique("group")
     settings = settings_of(protocol) | ({"partition_assignment_strategy": strategy} if strategy else {})
     with consumer_of(grouping_kafka, group_id=group, **settings) as first:
@@ -580,7 +584,7 @@ def test_a_group_resumes_where_it_committed(grouping_kafka: Broker, protocol: st
 
 
 @feature("commits")
-def test_metadata_is_kept_with_an_offset(grouping_kafka: Broker) -> None:
+def test_a_committed_offset_keeps_its_metadata(grouping_kafka: Broker) -> None:
     with consumer_of(grouping_kafka) as consumer:
         topic = create_topic(grouping_kafka)
         consumer.commit(offsets=[TopicPartition(topic, 0, 7, "why")], asynchronous=False)
@@ -589,7 +593,7 @@ def test_metadata_is_kept_with_an_offset(grouping_kafka: Broker) -> None:
 
 
 @feature("rebalances")
-def test_a_static_member_comes_back_without_a_rebalance(grouping_kafka: Broker) -> None:
+def test_a_static_member_rejoins_without_a_rebalance(grouping_kafka: Broker) -> None:
     topic, group = create_topic(grouping_kafka, 3), unique("group")
     settings = {"group_id": group, **settings_of("classic")}
     with consumer_of(grouping_kafka, **settings, group_instance_id="other") as other:
@@ -635,7 +639,9 @@ def test_groups_are_listed_described_reset_and_deleted(grouping_kafka: Broker) -
 
 
 @feature("exactly once")
-def test_offsets_and_results_are_committed_or_aborted_together(grouping_kafka: Broker) -> None:
+def test_records_and_consumed_offsets_of_a_transaction_are_committed_or_aborted_together(
+    grouping_kafka: Broker,
+) -> None:
     source, target, group = create_topic(grouping_kafka), create_topic(grouping_kafka), unique("group")
     send(producer_of(grouping_kafka), source, numbers(10))
     producer = producer_of(grouping_kafka, transactional_id=unique("transactional"))
@@ -666,7 +672,7 @@ def test_offsets_and_results_are_committed_or_aborted_together(grouping_kafka: B
 
 
 @feature("restart")
-def test_a_group_survives_a_restart() -> None:
+def test_a_consumer_group_continues_after_a_broker_restart() -> None:
     with Broker() as broker:
         topic = create_topic(broker, 3)
         settings = {"group_id": "survivors", "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 100}

@@ -1,8 +1,8 @@
-"""A broker that is killed with SIGKILL under load, again and again: what it acknowledged is there, in order, and once.
+"""A broker that is killed with SIGKILL under load, again and again, has every acknowledged record once and in order.
 
-The broker is a process of its own. The client is librdkafka with acks=all, and goes on through the crashes by itself:
-it sends again what was not acknowledged, and the producer id with its sequence numbers, which the broker has to
-recover from its log, keeps that from being written twice. Chance, from a fixed seed, says after how many
+The broker is a process of its own. The client is librdkafka with acks=all, which reconnects after each crash by itself:
+it sends unacknowledged batches again, and the broker recognises them by producer id and sequence numbers, which it has
+to recover from its log, and does not write them twice. A random number from a fixed seed decides after how many
 acknowledgements the next kill comes.
 """
 
@@ -24,7 +24,7 @@ from tests.support.crash_broker import KillableBroker
 
 KILLS = 20
 PARTITIONS = 3
-_NOT_TOLD = -1
+_UNKNOWN_OFFSET = -1
 IN_FLIGHT = 2_000
 # How many acknowledgements there are between a start and the next kill.
 LEAST_ACKNOWLEDGED, MOST_ACKNOWLEDGED = 50, 3_000
@@ -62,7 +62,7 @@ def stored(message: Message) -> Stored:
 
 
 class Load:
-    """One idempotent producer that numbers its records per partition, and remembers which were acknowledged."""
+    """An idempotent producer that numbers its records per partition and remembers the acknowledged ones."""
 
     def __init__(self, broker: KillableBroker, topic: str, name: str) -> None:
         self._producer = Producer(
@@ -88,31 +88,31 @@ class Load:
         return sum(map(len, self.acknowledged.values()))
 
     def send_some(self) -> None:
-        """Keep the pipe full, and hear what was acknowledged."""
+        """Keep the producer's queue full, and serve its delivery reports."""
         while len(self._producer) < IN_FLIGHT:
             partition = sum(self.sent) % PARTITIONS
             number = self.sent[partition]
             self.sent[partition] += 1
             value = f"{self.name} {number}".encode()
-            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._told)
+            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._on_delivery)
         self._producer.poll(0.01)
 
-    def _told(self, error: KafkaError | None, message: Message) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.failures.append(error)
             return
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert value is not None
-        # Where it does not know the offset, librdkafka knows all the same that the record is written.
-        self.acknowledged[partition].append((int(value.split()[-1]), _NOT_TOLD if offset is None else offset))
+        # librdkafka may know that a record is written without knowing its offset.
+        self.acknowledged[partition].append((int(value.split()[-1]), _UNKNOWN_OFFSET if offset is None else offset))
 
     def finish(self) -> None:
         assert self._producer.flush(TIMEOUT_S) == 0
 
 
 def read_all(broker: KillableBroker, topic: str, isolation: str = "read_uncommitted") -> dict[int, list[Stored]]:
-    """Everything from the first to the last offset, by partition."""
+    """Return all records from the first to the last offset, by partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -144,7 +144,7 @@ def read_all(broker: KillableBroker, topic: str, isolation: str = "read_uncommit
     return found
 
 
-def test_twenty_kills_under_load_lose_and_double_nothing_that_was_acknowledged(
+def test_a_broker_killed_twenty_times_under_load_has_every_acknowledged_record_exactly_once(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     rng = Random(20)
@@ -174,8 +174,8 @@ def test_twenty_kills_under_load_lose_and_double_nothing_that_was_acknowledged(
             mine = [message for message in messages if message.name == load.name]
             assert [message.number for message in mine] == list(range(load.sent[partition]))
             offsets = {message.number: message.offset for message in mine}
-            # librdkafka does not know the offset of what the broker recognises as sent before.
-            assert all(offsets[number] == at for number, at in load.acknowledged[partition] if at != _NOT_TOLD)
+            # librdkafka does not know the offset of a batch that the broker recognised as a duplicate.
+            assert all(offsets[number] == at for number, at in load.acknowledged[partition] if at != _UNKNOWN_OFFSET)
 
 
 def transactional(broker: KillableBroker, **settings: Any) -> Producer:
@@ -200,8 +200,8 @@ def send_transaction(producer: Producer, topic: str, number: int, size: int) -> 
     assert producer.flush(TIMEOUT_S) == 0
 
 
-def commit_surely(producer: Producer) -> None:
-    """A commit that the crash has interrupted is asked for again, as librdkafka says."""
+def commit_with_retries(producer: Producer) -> None:
+    """Commit, and commit again while librdkafka reports a retriable error, as after a crash."""
     while True:
         try:
             producer.commit_transaction(TIMEOUT_S)
@@ -212,7 +212,7 @@ def commit_surely(producer: Producer) -> None:
             return
 
 
-def test_a_transaction_that_a_kill_interrupts_is_seen_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_transaction_during_which_the_broker_is_killed_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
     rng, size, rounds = Random(21), 30, 6
     committed: list[int] = []
     with KillableBroker(tmp_path / "data") as broker:
@@ -220,21 +220,21 @@ def test_a_transaction_that_a_kill_interrupts_is_seen_whole_or_not_at_all(tmp_pa
         for transaction in range(rounds):
             producer = transactional(broker)
             send_transaction(producer, topic, 2 * transaction, size)
-            commit_surely(producer)
+            commit_with_retries(producer)
             committed.append(2 * transaction)
             if transaction % 2:
-                # The broker dies while it commits, and what it has begun it has to finish.
+                # The broker is killed while it commits; it has to complete a commit that it has begun.
                 send_transaction(producer, topic, 2 * transaction + 1, size)
                 crash = Thread(target=broker.crash)
                 crash.start()
-                commit_surely(producer)
+                commit_with_retries(producer)
                 crash.join()
                 committed.append(2 * transaction + 1)
             else:
-                # The broker dies within the transaction, and no producer commits it.
+                # The broker is killed within the transaction, and no producer commits it.
                 send_transaction(producer, topic, 2 * transaction + 1, rng.randrange(1, size))
                 broker.crash()
-            # The next one with the same id fences this one, and aborts what it has left open.
+            # The next producer with the same transactional id fences this one, and aborts its open transaction.
             del producer
         transactional(broker)
         counts: dict[int, int] = defaultdict(int)
@@ -245,8 +245,8 @@ def test_a_transaction_that_a_kill_interrupts_is_seen_whole_or_not_at_all(tmp_pa
         assert broker.errors() == []
 
 
-def patiently(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
-    """librdkafka tells its user of a coordinator that is not there or has not loaded, who then has to ask again."""
+def ask_until_coordinator_is_ready(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
+    """Return the result of `ask`, repeated while librdkafka reports that the coordinator is unavailable or loading."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -258,10 +258,10 @@ def patiently(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
 
 
 def commit_offsets(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
-    return patiently(lambda: consumer.commit(offsets=wanted, asynchronous=False))
+    return ask_until_coordinator_is_ready(lambda: consumer.commit(offsets=wanted, asynchronous=False))
 
 
-def test_committed_offsets_of_a_group_never_go_back_over_a_kill(tmp_path: Path) -> None:
+def test_committed_offsets_of_a_group_never_go_back_when_the_broker_is_killed(tmp_path: Path) -> None:
     rng, group, reached = Random(22), unique("group"), 0
     with KillableBroker(tmp_path / "data") as broker:
         topic = create_topic(broker, PARTITIONS)
@@ -282,7 +282,7 @@ def test_committed_offsets_of_a_group_never_go_back_over_a_kill(tmp_path: Path) 
                     assert all(one.error is None for one in commit_offsets(consumer, wanted))
                 broker.crash()
                 asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-                found = patiently(partial(consumer.committed, asked, TIMEOUT_S))
+                found = ask_until_coordinator_is_ready(partial(consumer.committed, asked, TIMEOUT_S))
                 assert [one.offset for one in found] == [reached] * PARTITIONS
         finally:
             consumer.close()

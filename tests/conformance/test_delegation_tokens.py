@@ -1,4 +1,4 @@
-"""Delegation tokens: asked for and used with Apache's tools and with raw requests."""
+"""Delegation tokens: created and used with Apache's tools and with raw requests."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def described(wire: Wire, owners: list[str] | None) -> list[str]:
 
 
 def token_login(ports: Ports, mechanism: str, token_id: str, password: str) -> tuple[Wire, int, int]:
-    """The connection, the error of the login and how long its session lasts."""
+    """Return the connection, the error code of the login and the lifetime of its session."""
     wire = Wire(ports.sasl)
     shake_hands(wire, mechanism)
     exchange = ScramClientExchange(mechanism, token_id, password, "abc", ",tokenauth=true")
@@ -99,7 +99,7 @@ def password_of(made: CreateDelegationTokenResponse) -> str:
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_token_logs_in_as_its_owner_and_makes_no_other_token(ports: Ports, mechanism: str) -> None:
+def test_a_login_with_a_delegation_token_may_not_create_or_describe_tokens(ports: Ports, mechanism: str) -> None:
     with logged_in(ports) as owner:
         made = create(owner)
         assert made.error_code == 0
@@ -119,7 +119,7 @@ def test_a_token_logs_in_as_its_owner_and_makes_no_other_token(ports: Ports, mec
     assert set(principals) <= {f"User:{USER}", "User:node", "User:ANONYMOUS"}
 
 
-def test_a_wrong_secret_and_a_token_that_was_expired_are_refused(ports: Ports) -> None:
+def test_a_delegation_token_with_a_wrong_secret_and_an_expired_token_are_refused(ports: Ports) -> None:
     with logged_in(ports) as owner:
         made = create(owner)
         wire, code, _ = token_login(ports, "SCRAM-SHA-256", made.token_id, "wrong")
@@ -135,7 +135,7 @@ def test_a_wrong_secret_and_a_token_that_was_expired_are_refused(ports: Ports) -
     assert code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_tokens_are_not_for_connections_without_a_login(ports: Ports) -> None:
+def test_delegation_token_requests_without_a_login_are_refused(ports: Ports) -> None:
     with Wire(ports.plaintext) as wire:
         refused = create(wire)
         assert (refused.error_code, refused.principal_name, refused.hmac) == (NOT_ALLOWED, "ANONYMOUS", b"")
@@ -147,7 +147,7 @@ def test_tokens_are_not_for_connections_without_a_login(ports: Ports) -> None:
             assert answer.error_code == NOT_ALLOWED  # type: ignore[attr-defined]
 
 
-def test_tokens_are_described_by_owner(ports: Ports) -> None:
+def test_delegation_tokens_are_described_for_the_requested_owners(ports: Ports) -> None:
     with logged_in(ports) as ana, logged_in(ports, "node", "node") as node:
         own, of_zoe = create(ana).token_id, create(ana, "zoe").token_id
         until(lambda: described(node, None), lambda known: {own, of_zoe} <= {*known}, "both tokens")
@@ -170,7 +170,7 @@ def run_own_tool(name: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("run", [pytest.param(run_tool, marks=pytest.mark.apache, id="Apache's"), run_own_tool])
-def test_tools_ask_for_a_token_and_use_it(
+def test_tools_create_a_delegation_token_log_in_with_it_renew_it_and_expire_it(
     ports: Ports, tmp_path: Path, run: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     server = ("--bootstrap-server", f"127.0.0.1:{ports.sasl}")

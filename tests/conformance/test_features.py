@@ -1,4 +1,4 @@
-"""The page about clients says what the tests show, and the table is made as it should be."""
+"""docs/CLIENTS.md agrees with the marks of the tests, and its table has the expected rows and signs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.conformance.features import (
 )
 
 
-def test_the_page_is_the_one_that_the_marks_make() -> None:
+def test_the_clients_page_is_the_one_generated_from_the_marks_of_the_tests() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(all_shown()), "run: python -m tests.conformance.features"
 
 
-def test_every_client_shows_every_feature_that_is_not_beyond_it() -> None:
+def test_every_client_has_a_test_of_every_feature_that_is_not_listed_as_beyond_it() -> None:
     wanted = {
         Shown(client, feature)
         for client, module in CLIENTS.items()
@@ -44,6 +44,8 @@ def test_the_table_has_a_row_for_each_feature_and_marks_what_is_beyond_a_client(
 
 
 @pytest.mark.parametrize(("client", "feature"), [("unknown", "headers"), ("kcat", "flying"), ("kcat", "topics")])
-def test_a_mark_that_cannot_be_right_is_refused(client: str, feature: str) -> None:
+def test_a_mark_with_an_unknown_client_or_feature_or_an_unsupported_feature_is_refused(
+    client: str, feature: str
+) -> None:
     with pytest.raises(AssertionError, match=r"features\.py"):
         checked(client, feature)

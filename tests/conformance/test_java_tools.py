@@ -25,14 +25,14 @@ feature = pytest.mark.feature
 
 
 def run(broker: Reachable, tool: str, *arguments: str, stdin: str | None = None) -> str:
-    """What a tool that succeeds prints."""
+    """Run a tool, require success and return what it prints."""
     done = run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *arguments, stdin=stdin)
     assert done.returncode == 0, f"{tool} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout
 
 
 def fail(broker: Reachable, tool: str, *arguments: str) -> str:
-    """What a tool that does not succeed prints."""
+    """Run a tool, require failure and return what it prints."""
     done = run_tool(tool, "--bootstrap-server", broker.bootstrap_servers, *arguments)
     assert done.returncode != 0, done.stdout
     return done.stdout + done.stderr
@@ -80,7 +80,7 @@ def test_topics_are_created_described_extended_and_deleted(kafka: Broker) -> Non
 
 
 @feature("errors")
-def test_a_topic_that_exists_and_one_that_does_not_are_told(kafka: Broker, topic: str) -> None:
+def test_creating_an_existing_topic_and_describing_an_unknown_topic_fail(kafka: Broker, topic: str) -> None:
     assert "TopicExistsException" in fail(kafka, "kafka-topics", "--create", "--topic", topic)
     assert "does not exist" in fail(kafka, "kafka-topics", "--describe", "--topic", unique("absent"))
 
@@ -114,7 +114,7 @@ def test_a_share_group_gets_released_records_again_and_accepted_ones_no_more(kaf
 
 
 @feature("configs")
-def test_the_cluster_describes_its_versions_features_and_directories(kafka: Broker) -> None:
+def test_the_tools_describe_api_versions_features_and_log_directories(kafka: Broker) -> None:
     assert "Produce(0)" in run(kafka, "kafka-broker-api-versions")
     features = run(kafka, "kafka-features", "describe")
     assert re.search(r"Feature: metadata.version\s.*FinalizedVersionLevel: 4\.3", features), features
@@ -130,7 +130,7 @@ def test_records_arrive_with_every_kind_of_acks(kafka: Broker) -> None:
 
 
 @feature("codecs")
-def test_records_come_back_from_every_codec(kafka: Broker) -> None:
+def test_records_compressed_with_any_codec_are_consumed_as_produced(kafka: Broker) -> None:
     topic = create_topic(kafka)
     for codec in CODECS[1:]:
         produce(kafka, topic, numbers(200, codec), "--compression-codec", codec)
@@ -138,7 +138,7 @@ def test_records_come_back_from_every_codec(kafka: Broker) -> None:
 
 
 @feature("keys", "headers", "timestamps")
-def test_keys_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> None:
+def test_keys_headers_and_timestamps_are_consumed_as_produced(kafka: Broker, topic: str) -> None:
     lines = [f"h:{number}\tkey-{number % 5}\tvalue-{number}" for number in range(50)]
     properties = ("parse.key=true", "parse.headers=true")
     produce(kafka, topic, lines, *(word for one in properties for word in ("--reader-property", one)))
@@ -156,7 +156,7 @@ def test_keys_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> Non
 
 
 @feature("timestamps")
-def test_the_time_of_the_append_is_shown_where_the_topic_says_so(kafka: Broker) -> None:
+def test_records_of_a_topic_with_log_append_time_are_printed_with_that_timestamp_type(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"message.timestamp.type": "LogAppendTime"})
     produce(kafka, topic, ["v"])
     [line] = consume(kafka, topic, 1, "--formatter-property", "print.timestamp=true")
@@ -164,7 +164,7 @@ def test_the_time_of_the_append_is_shown_where_the_topic_says_so(kafka: Broker) 
 
 
 @feature("sizes")
-def test_the_perf_tools_write_and_read_large_records(kafka: Broker) -> None:
+def test_the_perf_test_tools_produce_and_consume_large_records(kafka: Broker) -> None:
     topic = create_topic(kafka, 3, {"max.message.bytes": "4000000"})
     done = run_tool(
         "kafka-producer-perf-test",
@@ -188,7 +188,7 @@ def test_a_record_larger_than_the_topic_allows_is_refused(kafka: Broker) -> None
 
 
 @feature("seek")
-def test_offsets_are_found_and_read_from(kafka: Broker) -> None:
+def test_kafka_get_offsets_prints_the_offsets_and_the_console_consumer_reads_from_an_offset(kafka: Broker) -> None:
     topic = create_topic(kafka, 3)
     produce(kafka, topic, [f"key\t{number}" for number in range(10)], "--reader-property", "parse.key=true")
     latest = run(kafka, "kafka-get-offsets", "--topic", topic).split()
@@ -207,7 +207,9 @@ def test_offsets_are_found_and_read_from(kafka: Broker) -> None:
         pytest.param("consumer", marks=feature("new groups")),
     ],
 )
-def test_a_group_resumes_is_described_reset_and_deleted(kafka: Broker, protocol: str) -> None:
+def test_a_group_resumes_at_its_committed_offset_and_is_described_reset_and_deleted(
+    kafka: Broker, protocol: str
+) -> None:
     topic, group = create_topic(kafka), unique("group")
     produce(kafka, topic, numbers(10))
     properties = (f"group.protocol={protocol}", "auto.offset.reset=earliest")
@@ -224,7 +226,7 @@ def test_a_group_resumes_is_described_reset_and_deleted(kafka: Broker, protocol:
 
 
 class VerifiableConsumer(LoggedProcess):
-    """A `kafka-verifiable-consumer` that runs, and what its lines tell."""
+    """A running `kafka-verifiable-consumer`; its partitions and counts are read from the lines that it prints."""
 
     def __init__(self, broker: Reachable, topic: str, group: str, log: Path, *arguments: str) -> None:
         command = java_command(
@@ -266,7 +268,7 @@ def wait_until_assigned(members: list[VerifiableConsumer], sizes: list[int]) -> 
         pytest.param("consumer", marks=feature("new groups")),
     ],
 )
-def test_a_group_of_four_shares_three_partitions_and_divides_anew_when_a_member_leaves(
+def test_a_group_of_four_shares_three_partitions_and_rebalances_when_a_member_leaves(
     grouping_kafka: Broker, protocol: str, tmp_path: Path
 ) -> None:
     topic, group = create_topic(grouping_kafka, 3), unique("group")
@@ -291,7 +293,7 @@ def test_a_group_of_four_shares_three_partitions_and_divides_anew_when_a_member_
 
 
 @feature("idempotence")
-def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
+def test_an_idempotent_producer_writes_each_record_once_when_responses_are_lost(lossy_kafka: LossyProxy) -> None:
     topic = create_topic(lossy_kafka)
     lossy_kafka.lose_answers(3)
     settings = ("batch.size=200", "linger.ms=0", "retry.backoff.ms=1", "reconnect.backoff.ms=1")
@@ -303,7 +305,7 @@ def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
 
 
 @feature("idempotence")
-def test_the_verifiable_producer_hears_of_every_record(kafka: Broker, topic: str) -> None:
+def test_the_verifiable_producer_reports_every_record_as_acknowledged(kafka: Broker, topic: str) -> None:
     told = run(kafka, "kafka-verifiable-producer", "--topic", topic, "--max-messages", "500", "--acks", "-1")
     events = [json.loads(line) for line in told.splitlines()]
     assert sum(event["name"] == "producer_send_success" for event in events) == 500
@@ -311,7 +313,7 @@ def test_the_verifiable_producer_hears_of_every_record(kafka: Broker, topic: str
 
 
 @feature("transactions")
-def test_transactions_are_written_read_under_both_levels_and_listed(kafka: Broker) -> None:
+def test_transactions_are_read_under_both_isolation_levels_and_listed_by_kafka_transactions(kafka: Broker) -> None:
     topic, name = create_topic(kafka), unique("transactional")
     perf = ("--topic", topic, "--num-records", "50", "--record-size", "20", "--throughput", "-1")
     done = run_tool(
@@ -323,7 +325,7 @@ def test_transactions_are_written_read_under_both_levels_and_listed(kafka: Broke
     assert "50 records sent" in done.stdout, done.stdout + done.stderr
     assert len(consume(kafka, topic, 50, "--isolation-level", "read_committed")) == 50
     assert len(consume(kafka, topic, 50, "--isolation-level", "read_uncommitted")) == 50
-    # The coordinator knows of the end when every marker is written, and a reader when one is.
+    # A reader sees the end when its partition has the marker, the coordinator when every partition has it.
     until(
         lambda: run(kafka, "kafka-transactions", "list"),
         lambda listed: re.search(rf"{name}\s+\d+\s+\d+\s+CompleteCommit", listed),
@@ -336,7 +338,7 @@ def test_transactions_are_written_read_under_both_levels_and_listed(kafka: Broke
 
 
 @feature("transactions")
-def test_an_aborted_transaction_is_hidden_and_a_hanging_one_is_ended_by_the_tool(kafka: Broker) -> None:
+def test_a_transaction_that_kafka_transactions_aborts_is_hidden_from_read_committed_consumers(kafka: Broker) -> None:
     from confluent_kafka import Producer
 
     topic, name = create_topic(kafka), unique("transactional")
@@ -353,7 +355,7 @@ def test_an_aborted_transaction_is_hidden_and_a_hanging_one_is_ended_by_the_tool
 
 
 @feature("restart")
-def test_a_consumer_and_its_group_live_through_a_restart(tmp_path: Path) -> None:
+def test_a_consumer_group_continues_after_a_broker_restart(tmp_path: Path) -> None:
     with Broker() as broker:
         topic = create_topic(broker, 3)
         with VerifiableConsumer(broker, topic, "survivors", tmp_path / "consumer") as consumer:

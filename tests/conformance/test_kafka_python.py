@@ -19,7 +19,7 @@ from tests.support.clients import CODECS, TIMEOUT_S, Reachable, create_topic, un
 from tests.support.lossy_proxy import LossyProxy
 
 with warnings.catch_warnings():
-    # It reads its schemas through an old door of importlib.resources, some of them when they are first used.
+    # It reads its schemas through a deprecated function of importlib.resources, some of them when first used.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource
@@ -46,7 +46,7 @@ feature = pytest.mark.feature
 
 @pytest.fixture(autouse=True)
 def _own_garbage() -> Iterator[None]:
-    """kafka-python leaves sockets of failed connections to the garbage collector: collect them in its own tests."""
+    """Collect garbage after each test: kafka-python leaves sockets of failed connections to the garbage collector."""
     yield
     gc.collect()
 
@@ -131,7 +131,9 @@ def test_records_are_deleted_up_to_an_offset(kafka: Broker, topic: str) -> None:
 
 
 @feature("topics")
-def test_a_replica_stays_in_its_directory_and_goes_into_no_unknown_one(kafka: Broker, topic: str) -> None:
+def test_alter_replica_log_dirs_accepts_the_current_directory_and_refuses_an_unknown_one(
+    kafka: Broker, topic: str
+) -> None:
     with admin_of(kafka) as admin:
         [broker] = admin.describe_log_dirs()
         replica = TopicPartitionReplica(topic, 0, broker["broker"])
@@ -141,7 +143,7 @@ def test_a_replica_stays_in_its_directory_and_goes_into_no_unknown_one(kafka: Br
 
 
 @feature("errors")
-def test_wrong_topics_are_told(kafka: Broker, topic: str) -> None:
+def test_existing_invalid_and_unknown_topics_are_refused_with_kafkas_errors(kafka: Broker, topic: str) -> None:
     with admin_of(kafka) as admin:
         with pytest.raises(TopicAlreadyExistsError):
             admin.create_topics({topic: {"num_partitions": 1, "replication_factor": 1}})
@@ -176,14 +178,14 @@ def test_records_arrive_with_every_kind_of_acks(kafka: Broker, topic: str, acks:
 
 @feature("codecs")
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_from_every_codec(kafka: Broker, topic: str, codec: str) -> None:
+def test_records_compressed_with_any_codec_are_consumed_as_produced(kafka: Broker, topic: str, codec: str) -> None:
     values = [value * 40 for value in numbers(200)]
     send(kafka, topic, values, compression_type=None if codec == "none" else codec, linger_ms=10)
     assert read(kafka, topic, 200) == values
 
 
 @feature("keys", "headers", "timestamps")
-def test_keys_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> None:
+def test_keys_headers_and_timestamps_are_consumed_as_produced(kafka: Broker, topic: str) -> None:
     headers = [("a", b"1"), ("b", b""), ("a", b"2")]
     with producer_of(kafka) as producer:
         for number in range(30):
@@ -198,7 +200,7 @@ def test_keys_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> Non
 
 
 @feature("timestamps")
-def test_the_time_of_the_append_replaces_the_producers_where_the_topic_says_so(kafka: Broker) -> None:
+def test_a_topic_with_log_append_time_replaces_the_producers_timestamp(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"message.timestamp.type": "LogAppendTime"})
     before_ms = int(time.time() * 1000)
     with producer_of(kafka) as producer:
@@ -211,7 +213,7 @@ def test_the_time_of_the_append_replaces_the_producers_where_the_topic_says_so(k
 
 
 @feature("sizes")
-def test_large_records_pass_through_small_fetches_and_too_large_ones_are_refused(kafka: Broker) -> None:
+def test_records_above_the_fetch_size_are_consumed_and_those_above_max_message_bytes_are_refused(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"max.message.bytes": "3000000"})
     values = [b"x" * 2_500_000, b"small", b"y" * 2_500_000]
     large = {"max_request_size": 9_000_000, "batch_size": 100}
@@ -244,7 +246,7 @@ def test_a_consumer_seeks_to_the_beginning_the_end_and_a_time(kafka: Broker, top
 
 
 @feature("seek")
-def test_an_offset_beyond_the_end_is_an_error_where_nothing_resets_it(kafka: Broker, topic: str) -> None:
+def test_fetching_beyond_the_log_end_is_an_error_when_auto_offset_reset_is_none(kafka: Broker, topic: str) -> None:
     with consumer_of(kafka, auto_offset_reset="none") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         consumer.seek(TopicPartition(topic, 0), 1_000)
@@ -253,10 +255,10 @@ def test_an_offset_beyond_the_end_is_an_error_where_nothing_resets_it(kafka: Bro
 
 
 def wait_until_assigned(consumers: list[Any], sizes: list[int]) -> None:
-    """Poll until every partition has one owner and the members have that many.
+    """Poll until every partition has one owner and the members have these numbers of partitions.
 
-    All at once and for long enough: a poll that ends before all have joined makes its member join anew, and members
-    that take turns at that never come to an end. What is long enough depends on the machine.
+    All members poll at once and long enough: a poll that ends before all have joined makes its member join anew, and if
+    members do that in turns the rebalance never ends. How long is enough depends on the machine.
     """
     polls_ms = chain((500, 500, 1_000, 2_000), repeat(5_000))
 
@@ -290,7 +292,7 @@ def test_a_group_grows_to_four_members_and_shrinks_again(kafka: Broker, topic: s
 
 
 @feature("commits", "group admin")
-def test_a_group_resumes_where_it_committed_is_reset_and_deleted(kafka: Broker) -> None:
+def test_a_group_resumes_at_its_committed_offset_and_is_described_reset_and_deleted(kafka: Broker) -> None:
     topic, group = create_topic(kafka), unique("group")
     here = TopicPartition(topic, 0)
     send(kafka, topic, numbers(10))
@@ -314,7 +316,7 @@ def test_a_group_resumes_where_it_committed_is_reset_and_deleted(kafka: Broker) 
 
 
 @feature("idempotence")
-def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
+def test_an_idempotent_producer_writes_each_record_once_when_responses_are_lost(lossy_kafka: LossyProxy) -> None:
     topic = create_topic(lossy_kafka)
     quick = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10}
     with producer_of(lossy_kafka, enable_idempotence=True, **quick) as producer:
@@ -331,7 +333,7 @@ def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
 
 
 @feature("transactions")
-def test_only_committed_transactions_are_read_committed(kafka: Broker, topic: str) -> None:
+def test_read_committed_consumers_read_only_committed_transactions(kafka: Broker, topic: str) -> None:
     with producer_of(kafka, transactional_id=unique("transactional")) as producer:
         producer.init_transactions()
         for name, commits in (("one-", True), ("two-", False), ("three-", True)):
@@ -351,7 +353,7 @@ def test_only_committed_transactions_are_read_committed(kafka: Broker, topic: st
 
 
 @feature("transactions")
-def test_a_second_producer_with_the_same_id_fences_the_first(kafka: Broker, topic: str) -> None:
+def test_a_second_producer_with_the_same_transactional_id_fences_the_first(kafka: Broker, topic: str) -> None:
     name = unique("transactional")
     with producer_of(kafka, transactional_id=name) as first, producer_of(kafka, transactional_id=name) as second:
         first.init_transactions()
@@ -367,7 +369,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first(kafka: Broker, topi
 
 
 @feature("exactly once")
-def test_offsets_and_results_are_committed_or_aborted_together(kafka: Broker) -> None:
+def test_records_and_consumed_offsets_of_a_transaction_are_committed_or_aborted_together(kafka: Broker) -> None:
     source, target, group = create_topic(kafka), create_topic(kafka), unique("group")
     here = TopicPartition(source, 0)
     send(kafka, source, numbers(10))
@@ -392,7 +394,7 @@ def test_offsets_and_results_are_committed_or_aborted_together(kafka: Broker) ->
 
 
 @feature("restart")
-def test_a_producer_and_a_group_live_through_a_restart(tmp_path: Path) -> None:
+def test_a_producer_and_a_consumer_group_continue_after_a_broker_restart(tmp_path: Path) -> None:
     quick = {"retry_backoff_ms": 10, "reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 100}
     with Broker(directory=tmp_path / "data") as broker:
         topic = create_topic(broker)

@@ -1,7 +1,7 @@
 """kafka-python's own integration tests, from its source distribution, against a broker of ours.
 
-They were written against Apache Kafka, by people who know nothing of us. pip fetches the distribution once, with its
-checksum, into the cache of the tests; a file of it that the distribution forgets (`test/service.py`, which would start
+They were written against Apache Kafka, without knowledge of our broker. pip fetches the distribution once, with its
+checksum, into the cache of the tests; a file that the distribution lacks (`test/service.py`, which would start
 Apache Kafka) is replaced by a stand-in for a broker that runs already.
 """
 
@@ -24,7 +24,7 @@ from pessoa.testing import Broker
 VERSION = "3.0.12"
 SHA256 = "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65"
 FILES = ("admin", "consumer", "producer")
-# As their own servers are configured. Apache Kafka without an authorizer refuses the one test of ACLs as we do.
+# As their own test servers are configured. Their one test of ACLs fails on Apache Kafka without an authorizer, too.
 SETTINGS = {
     "node.id": "0",
     "num.partitions": "4",
@@ -51,7 +51,7 @@ SpawnedService = None
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The unpacked distribution."""
+    """Return the folder of the unpacked distribution."""
     archive = cache_directory() / f"kafka_python-{VERSION}.tar.gz"
     if not archive.exists():
         download(archive)
@@ -60,7 +60,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if hasattr(tarfile, "data_filter"):
             packed.extractall(folder, filter="data")
         else:
-            # Before 3.11.4 Python knows no filters; what is unpacked was checked against its hash.
+            # Python before 3.11.4 has no extraction filters; the archive was checked against its hash.
             packed.extractall(folder)
     root = folder / f"kafka_python-{VERSION}"
     # Without it, Python's own package `test` would be found instead.
@@ -112,8 +112,8 @@ def run_file(suite: Path, file: str, cache: Path, *more: str) -> subprocess.Comp
 def test_kafka_pythons_own_integration_tests_pass(suite: Path, file: str, tmp_path: Path) -> None:
     run = run_file(suite, file, tmp_path)
     if run.returncode == 1:
-        # Their waits and sessions of a second or some are not ours to change: what failed on a busy machine has to pass
-        # when it is run again, and is named.
+        # Their timeouts of a few seconds cannot be changed here: tests that failed on a busy machine have to pass
+        # when they are run again, and a warning names them.
         failed = json.loads((tmp_path / "v" / "cache" / "lastfailed").read_text(encoding="utf-8"))
         print(run.stdout[-6000:])
         warnings.warn(f"failed at first: {', '.join(failed)}", stacklevel=1)

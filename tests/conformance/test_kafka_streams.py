@@ -26,7 +26,7 @@ from tests.support.role_processes import Layout, RoleProcesses
 
 pytestmark = pytest.mark.apache
 
-# No test shall wait for what a person would not notice.
+# Short intervals, so that no test waits for the default ones.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.initial.rebalance.delay.ms": "0",
@@ -37,7 +37,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
 }
 PROTOCOLS = ("classic", "streams")
-# A member that was killed is gone when its session is, which the client sets in the classic protocol alone.
+# A killed member leaves when its session times out; only in the classic protocol does the client set the timeout.
 SESSION = {"classic": {"session_timeout_ms": "6000"}, "streams": {}}
 
 
@@ -49,7 +49,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleProcesses]:
-    """Three processes, with three replicas of everything."""
+    """Yield a cluster of three processes, with three replicas of every partition."""
     settings = {
         **SETTINGS,
         "default.replication.factor": "3",
@@ -70,7 +70,7 @@ def create_topics(broker: Reachable, partitions: dict[str, int], replicas: int =
 
 
 def produce(broker: Reachable, topic: str, *values: str, key: str | None = None) -> None:
-    # Idempotent: no line may come twice because a broker was killed that had it already.
+    # Idempotent: no line may be written twice when a broker is killed between writing and answering.
     settings = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 5, "enable.idempotence": True}
     producer = Producer(settings)
     for value in values:
@@ -79,7 +79,7 @@ def produce(broker: Reachable, topic: str, *values: str, key: str | None = None)
 
 
 class Output:
-    """What an application wrote, read committed: the last value of each key, and all of them in order."""
+    """The committed output of an application: the last value of each key, and all records in order."""
 
     def __init__(self, broker: Reachable, topic: str, partitions: int = 1) -> None:
         settings = {
@@ -108,7 +108,7 @@ class Output:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_word_count_survives_kill_minus_nine_and_answers_interactive_queries(
+def test_word_count_is_exact_after_its_application_is_killed_and_answers_interactive_queries(
     broker: Broker, tmp_path: Path, protocol: str
 ) -> None:
     prefix, name = unique("wc") + "-", unique("word-count")
@@ -136,7 +136,7 @@ def test_word_count_survives_kill_minus_nine_and_answers_interactive_queries(
 
 
 def check_exactly_once(output: Output) -> None:
-    """Each change of a count was written once, in order."""
+    """Assert that each change of a count was written once and in order."""
     for word in output.last:
         counts = [int(value) for key, value in output.all if key == word]
         assert counts == list(range(1, len(counts) + 1)), output.all
@@ -146,7 +146,7 @@ def check_exactly_once(output: Output) -> None:
 def test_word_count_is_exact_while_the_brokers_that_coordinate_it_are_killed_and_restarted(
     processes: RoleProcesses, tmp_path: Path, protocol: str
 ) -> None:
-    """First the coordinator of its group, and then, when that is back, the leader of what it writes."""
+    """Kill the coordinator of its group and, when that has restarted, the leader of its output topic."""
     prefix, name = unique("killed") + "-", unique("counting")
     create_topics(processes, {f"{prefix}lines": 2, f"{prefix}counts-out": 1}, replicas=3)
     output = Output(processes, f"{prefix}counts-out")
@@ -159,7 +159,7 @@ def test_word_count_is_exact_while_the_brokers_that_coordinate_it_are_killed_and
         times = 1
         for victim, of in ((coordinator_of, name), (leader_of, f"{prefix}counts-out")):
             killed = victim(processes, of)
-            # Right behind these lines: transactions are under way.
+            # The kill follows these lines at once, while their transactions are open.
             produce(processes, f"{prefix}lines", *lines)
             processes.kill(killed)
             produce(processes, f"{prefix}lines", *lines)
@@ -210,7 +210,7 @@ def wait_until_in_sync(processes: RoleProcesses) -> None:
 
 
 def wait_for_two_instances(broker: Reachable, group: str, protocol: str) -> None:
-    """Wait until both have tasks: static members with their names, members of a streams group with standbys."""
+    """Wait until both instances have tasks: as named static members, or as members of a streams group with standbys."""
     with AskedCluster(broker.bootstrap_servers) as cluster:
         if protocol == "classic":
             names = {f"{group}-one-1", f"{group}-other-1"}
@@ -247,7 +247,7 @@ def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_fro
     create_topics(broker, {f"{prefix}left": 4, f"{prefix}right": 4, f"{prefix}joined-out": 1})
     output = Output(broker, f"{prefix}joined-out")
     words = {"protocol": protocol, "prefix": prefix, "shape": "joined", **SESSION[protocol]}
-    # Static members, where the protocol has them; and a standby of every task, which its group sets in the other one.
+    # Static members in the classic protocol only; standbys are set by the client there, else in the group's configs.
     named: dict[str, dict[str, str]] = {"one": {}, "other": {}}
     if protocol == "classic":
         words["num_standby_replicas"] = "1"
@@ -271,7 +271,7 @@ def test_two_instances_share_the_tasks_of_a_windowed_join_and_one_takes_over_fro
                 produce(broker, f"{prefix}right", "s", key=f"{key}-again")
             joined = dict.fromkeys(keys, "l+r") | {f"{key}-again": "m+s" for key in keys}
             output.wait_for(joined)
-            # The one that was killed comes back, with its name and its directory.
+            # The killed instance is started again, with its name and its directory.
             with StreamsApp(broker.bootstrap_servers, name, tmp_path / "one", **words, **named["one"]) as again:
                 again.wait_until_running()
                 wait_for_two_instances(broker, name, protocol)

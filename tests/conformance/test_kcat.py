@@ -47,12 +47,12 @@ def produce(broker: Reachable, topic: str, lines: list[str], *arguments: str) ->
 
 
 def consume(broker: Reachable, topic: str, *arguments: str) -> list[str]:
-    """Everything up to the end of the topic."""
+    """Return all values up to the end of the topic."""
     return run(broker, "-C", "-t", topic, "-e", "-q", *arguments).splitlines()
 
 
 def consume_until(broker: Reachable, topic: str, wanted: list[str], *arguments: str) -> None:
-    """Where what is at the end of the topic may take a moment to be seen: the last record, or a marker."""
+    """Consume until the values are the wanted ones: the last record, or a marker, may become visible a moment later."""
     until(lambda: consume(broker, topic, *arguments), lambda found: found == wanted, "the end of the topic")
 
 
@@ -61,7 +61,7 @@ def numbers(count: int, prefix: str = "") -> list[str]:
 
 
 @feature("errors")
-def test_metadata_names_brokers_topics_and_what_does_not_exist(kafka: Broker, topic: str) -> None:
+def test_kcat_lists_brokers_and_leaders_and_reports_an_unknown_topic(kafka: Broker, topic: str) -> None:
     listed = json.loads(run(kafka, "-L", "-J", "-t", topic))
     assert [one["name"] for one in listed["brokers"]] == [kafka.bootstrap_servers]
     [described] = listed["topics"]
@@ -76,13 +76,13 @@ def test_metadata_names_brokers_topics_and_what_does_not_exist(kafka: Broker, to
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_records_arrive_with_every_kind_of_acks(kafka: Broker, topic: str, acks: str) -> None:
     produce(kafka, topic, numbers(100), "-p", "1", *settings(f"acks={acks}"))
-    # A producer with acks=0 is gone before the broker has read its records.
+    # A producer with acks=0 may exit before the broker has read its records.
     consume_until(kafka, topic, numbers(100), "-p", "1")
 
 
 @feature("codecs")
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_from_every_codec(kafka: Broker, topic: str, codec: str) -> None:
+def test_records_compressed_with_any_codec_are_consumed_as_produced(kafka: Broker, topic: str, codec: str) -> None:
     produce(kafka, topic, numbers(500, "value-"), "-p", "0", "-z", codec)
     assert consume(kafka, topic, "-p", "0") == numbers(500, "value-")
 
@@ -96,7 +96,7 @@ def test_a_key_always_goes_to_the_same_partition(kafka: Broker, topic: str) -> N
 
 
 @feature("headers", "timestamps")
-def test_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> None:
+def test_headers_are_consumed_as_produced_and_timestamps_as_create_time(kafka: Broker, topic: str) -> None:
     produce(kafka, topic, ["v"], "-p", "0", "-H", "a=1", "-H", "b=", "-H", "a=2")
     [line] = consume(kafka, topic, "-p", "0", "-J")
     record = json.loads(line)
@@ -105,7 +105,7 @@ def test_headers_and_timestamps_come_back(kafka: Broker, topic: str) -> None:
 
 
 @feature("timestamps")
-def test_the_time_of_the_append_is_shown_where_the_topic_says_so(kafka: Broker) -> None:
+def test_records_of_a_topic_with_log_append_time_are_printed_with_that_timestamp_type(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"message.timestamp.type": "LogAppendTime"})
     produce(kafka, topic, ["v"])
     [line] = consume(kafka, topic, "-J")
@@ -113,7 +113,7 @@ def test_the_time_of_the_append_is_shown_where_the_topic_says_so(kafka: Broker) 
 
 
 @feature("sizes")
-def test_large_records_pass_and_too_large_ones_are_refused(kafka: Broker) -> None:
+def test_records_above_the_fetch_size_are_consumed_and_those_above_max_message_bytes_are_refused(kafka: Broker) -> None:
     topic = create_topic(kafka, config={"max.message.bytes": "3000000"})
     produce(kafka, topic, ["x" * 2_500_000], *settings("message.max.bytes=9000000"))
     found = consume(kafka, topic, *settings("fetch.message.max.bytes=1000", "fetch.max.bytes=9000000"))
@@ -123,7 +123,7 @@ def test_large_records_pass_and_too_large_ones_are_refused(kafka: Broker) -> Non
 
 
 @feature("seek")
-def test_reading_begins_at_an_offset_before_the_end_or_at_a_time(kafka: Broker, topic: str) -> None:
+def test_kcat_reads_from_an_offset_an_offset_relative_to_the_end_or_a_timestamp(kafka: Broker, topic: str) -> None:
     produce(kafka, topic, numbers(10), "-p", "0")
     assert consume(kafka, topic, "-p", "0", "-o", "7") == numbers(10)[7:]
     assert consume(kafka, topic, "-p", "0", "-o", "-2") == numbers(10)[8:]
@@ -134,7 +134,7 @@ def test_reading_begins_at_an_offset_before_the_end_or_at_a_time(kafka: Broker, 
 
 
 class Member(LoggedProcess):
-    """A kcat that is a member of a group: it prints what it reads, and on standard error what its partitions are."""
+    """A kcat that is a group member: it prints the records that it reads, and its assignments to standard error."""
 
     def __init__(self, broker: Reachable, topic: str, group: str, log: Path) -> None:
         tuning = settings("auto.offset.reset=earliest", "heartbeat.interval.ms=200", "reconnect.backoff.ms=10")
@@ -179,7 +179,7 @@ def test_a_group_resumes_where_it_committed(kafka: Broker) -> None:
 
 
 @feature("idempotence")
-def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
+def test_an_idempotent_producer_writes_each_record_once_when_responses_are_lost(lossy_kafka: LossyProxy) -> None:
     topic = create_topic(lossy_kafka)
     lossy_kafka.lose_answers(3)
     tuning = settings(
@@ -192,7 +192,7 @@ def test_lost_answers_do_not_double_records(lossy_kafka: LossyProxy) -> None:
 
 
 @feature("transactions")
-def test_only_committed_transactions_are_read_committed(kafka: Broker) -> None:
+def test_read_committed_consumers_read_only_committed_transactions(kafka: Broker) -> None:
     topic = create_topic(kafka)
     produce(kafka, topic, numbers(20, "kept-"), *settings(f"transactional.id={unique('kcat')}"))
     # kcat itself has no way to abort.
@@ -212,7 +212,7 @@ def test_only_committed_transactions_are_read_committed(kafka: Broker) -> None:
 
 
 @feature("restart")
-def test_a_member_of_a_group_survives_a_restart(tmp_path: Path) -> None:
+def test_a_group_member_continues_after_a_broker_restart(tmp_path: Path) -> None:
     with Broker() as broker:
         topic = create_topic(broker)
         with Member(broker, topic, "survivors", tmp_path / "member") as member:

@@ -1,7 +1,7 @@
 """Real clients that log in with a bearer token, right or wrong, over SASL_PLAINTEXT and SASL_SSL.
 
-One broker has both listeners. Its keys are a file; tokens are given out by an identity provider on loopback, of which
-librdkafka and Java ask for them themselves.
+One broker has both listeners. Its keys are in a file; tokens are issued by an identity provider on loopback, which
+librdkafka and Java can request them from by themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.tokens import AUDIENCE, ISSUER, IdentityProvider, Issuer, rsa
 from tests.tools.stage import run_ours
 
 with warnings.catch_warnings():
-    # It reads its schemas through an old door of importlib.resources, some of them when they are first used.
+    # It reads its schemas through a deprecated function of importlib.resources, some of them when first used.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.errors import KafkaError as PythonKafkaError
@@ -86,7 +86,7 @@ class Cluster(NamedTuple):
         }
 
     def python(self, protocol: str) -> dict[str, Any]:
-        """Of kafka-python and aiokafka, which call them the same."""
+        """Return the settings of kafka-python and aiokafka, which have the same names."""
         tls = {"ssl_context": ssl.create_default_context(cafile=str(self.files.trust))}
         return {
             "bootstrap_servers": self.server(protocol),
@@ -246,7 +246,7 @@ async def test_aiokafka_is_refused_with_a_wrong_token(cluster: Cluster, protocol
         await producer.stop()
 
 
-# Apache's tools: a Java process each, because the places that tokens may come from are properties of the system.
+# Apache's tools: a Java process each, because the allowed sources of tokens are a system property.
 
 
 def run_java(tool: str, allowed: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -277,7 +277,7 @@ def java_properties(cluster: Cluster, protocol: str, folder: Path, url: str) -> 
 def test_apaches_producer_and_consumer_log_in_with_tokens(
     cluster: Cluster, topic: str, protocol: str, tmp_path: Path
 ) -> None:
-    """The producer asks the identity provider, the consumer has its token in a file."""
+    """The producer requests a token from the identity provider, the consumer has its token in a file."""
     lines = [value.decode() for value in VALUES]
     url = cluster.provider.url("/token")
     words = ("--bootstrap-server", cluster.server(protocol), "--topic", topic, "--command-config")
@@ -325,7 +325,7 @@ def test_our_tools_log_in_with_a_token(
     assert read.out.splitlines() == lines, read
 
 
-def test_our_tools_are_refused_with_a_wrong_token_and_do_not_repeat_it(
+def test_our_tools_are_refused_with_a_wrong_token_and_do_not_print_it(
     cluster: Cluster, protocol: str, tmp_path: Path
 ) -> None:
     token = FOREIGN.token()

@@ -1,7 +1,7 @@
-"""What one without a right token can send to a broker that takes tokens: attacks 16 to 20, and what they cost.
+"""Requests of a client without a valid token to a broker with OAUTHBEARER: attacks 16 to 20, and their cost.
 
-The broker is a process of its own, whose memory is looked at; the keys are at a URL on loopback, which counts who asks.
-Beside every attack a client with a right token writes. At the end no token is in anything that the broker wrote.
+The broker is a process of its own, whose memory is measured; the keys are at a URL on loopback that records requests.
+During every attack a client with a valid token produces. At the end no file that the broker wrote contains a token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the memory of a
 MIB = 1024 * 1024
 ANA, MALLORY = Issuer(), Issuer(key=rsa_key("mallory"))
 REFUSED = b'{"status":"invalid_token"}'
-# Everything that was sent, of which nothing may be found in what the broker writes.
+# All tokens that were sent; no file that the broker writes may contain one.
 SENT: list[str] = []
 
 
@@ -48,7 +48,7 @@ class Target(NamedTuple):
         return int(fields["VmRSS"].split()[0]) * 1024
 
     def serves(self) -> None:
-        """A client that has logged in is served."""
+        """Assert that the producer of a logged-in client is served."""
         self.producer.produce("beside", b"value")
         assert self.producer.flush(TIMEOUT_S) == 0
 
@@ -101,7 +101,7 @@ def check_what_was_written(folder: Path) -> None:
     assert " ERROR " not in said
     assert SENT
     for token in SENT:
-        # The claims are no secret; what makes a token out of them is the signature, and the whole.
+        # The claims are no secret; the signature and the whole token are.
         secret = (token.rpartition(".")[2] or token).encode()
         for path, content in written.items():
             assert len(secret) < 16 or secret not in content, path
@@ -115,7 +115,7 @@ def _others_are_served(target: Target) -> Iterator[None]:
 
 
 def present(target: Target, token: str) -> tuple[int, bytes]:
-    """The answer to a token; one that is refused is refused for good, and the connection closed."""
+    """Return the response to a token; after a refusal the connection must be closed."""
     SENT.append(token)
     with Wire(target.port) as wire:
         assert shake_hands(wire, "OAUTHBEARER").error_code == 0
@@ -128,14 +128,14 @@ def present(target: Target, token: str) -> tuple[int, bytes]:
         return answer.error_code, answer.auth_bytes
 
 
-def test_right_token_is_taken(target: Target) -> None:
+def test_a_valid_token_is_accepted(target: Target) -> None:
     assert present(target, ANA.token()) == (0, b"")
 
 
-# Before the flood, which uses up what is fetched in a minute.
+# Before the flood, which uses up the key fetches of a minute.
 
 
-def test_key_that_the_issuer_adds_is_found_by_the_next_token(target: Target) -> None:
+def test_a_token_signed_with_a_newly_added_key_of_the_issuer_is_accepted(target: Target) -> None:
     new = Issuer(key_id="new", key=rsa_key("new"))
     target.provider.key_set = json.dumps({"keys": [ANA.jwk(), new.jwk()]}).encode()
     try:
@@ -148,7 +148,7 @@ def test_key_that_the_issuer_adds_is_found_by_the_next_token(target: Target) -> 
 # Attacks 16 and 17.
 
 
-def test_forged_tokens_are_refused_and_nothing_is_fetched_for_them(target: Target) -> None:
+def test_forged_tokens_are_refused_and_no_url_in_them_is_fetched(target: Target) -> None:
     before = list(target.provider.asked)
     evil = target.provider.url("/evil")
     forged = {
@@ -181,18 +181,18 @@ def test_forged_tokens_are_refused_and_nothing_is_fetched_for_them(target: Targe
 # Attack 18.
 
 
-def test_flood_of_key_ids_is_bounded_in_memory_and_in_what_is_fetched(target: Target) -> None:
+def test_a_flood_of_unknown_key_ids_takes_bounded_memory_and_causes_few_key_fetches(target: Target) -> None:
     present(target, MALLORY.token({"kid": "warm"}))
     before, fetched = target.resident_bytes(), len(target.provider.asked)
     for number in range(100):
         assert present(target, MALLORY.token({"kid": f"flood-{number}-{'k' * 900}"})) == (0, REFUSED)
     assert target.resident_bytes() - before < 16 * MIB
-    # 16 a minute, and the test may take more than one.
+    # 16 fetches a minute, and the test may take more than one minute.
     assert len(target.provider.asked) - fetched <= 3 * 16
 
 
 @pytest.mark.parametrize("size", [1_001, 30_000, 100_000, 350_000])
-def test_long_key_id_is_refused(target: Target, size: int) -> None:
+def test_a_token_with_a_long_key_id_is_refused(target: Target, size: int) -> None:
     token = MALLORY.token({"kid": "k" * size})
     SENT.append(token)
     with Wire(target.port) as wire:
@@ -201,7 +201,7 @@ def test_long_key_id_is_refused(target: Target, size: int) -> None:
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED or answer.auth_bytes == REFUSED
 
 
-def test_key_id_of_a_megabyte_closes_the_connection(target: Target) -> None:
+def test_a_token_with_a_key_id_of_a_megabyte_closes_the_connection(target: Target) -> None:
     before = target.resident_bytes()
     with Wire(target.port) as wire:
         shake_hands(wire, "OAUTHBEARER")
@@ -223,7 +223,7 @@ def test_key_id_of_a_megabyte_closes_the_connection(target: Target) -> None:
         "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class",
     ],
 )
-def test_no_request_says_where_the_keys_are(target: Target, name: str) -> None:
+def test_alter_configs_cannot_change_where_the_broker_fetches_its_token_keys(target: Target, name: str) -> None:
     admin = AdminClient(target.client(ANA.token()))
     evil = target.provider.url("/evil")
     for value in (evil, "file:///etc/passwd"):
@@ -236,7 +236,7 @@ def test_no_request_says_where_the_keys_are(target: Target, name: str) -> None:
     assert present(target, MALLORY.token()) == (0, REFUSED)
 
 
-# Attack 20: after the end of a session, and as another.
+# Attack 20: requests after the end of a session, and renewal as another user.
 
 
 def metadata(wire: Wire) -> int:
@@ -253,7 +253,7 @@ def log_in(wire: Wire, token: str) -> int:
     return answer.session_lifetime_ms
 
 
-def test_session_ends_with_its_token(target: Target) -> None:
+def test_a_session_ends_when_its_token_expires(target: Target) -> None:
     with Wire(target.port) as wire:
         assert 0 < log_in(wire, ANA.token(exp=time.time() + 5)) <= 5000
 
@@ -266,7 +266,7 @@ def test_session_ends_with_its_token(target: Target) -> None:
         until(is_served, lambda served: not served, "the end of the session")
 
 
-def test_session_goes_on_with_a_new_token_of_the_same_subject_alone(target: Target) -> None:
+def test_a_session_is_renewed_only_with_a_token_of_the_same_subject(target: Target) -> None:
     with Wire(target.port) as wire:
         end_s = time.time() + 2
         log_in(wire, ANA.token(exp=end_s))
@@ -281,7 +281,7 @@ def test_session_goes_on_with_a_new_token_of_the_same_subject_alone(target: Targ
         assert wire.is_closed()
 
 
-def test_producer_renews_its_session_with_short_tokens_and_loses_nothing(target: Target) -> None:
+def test_a_producer_with_short_lived_tokens_renews_its_session_and_loses_no_record(target: Target) -> None:
     issued: list[str] = []
     errors: list[KafkaError | None] = []
 

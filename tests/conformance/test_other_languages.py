@@ -1,6 +1,6 @@
 """Clients of other languages against our broker: sarama, franz-go, kafka-go, kafkajs, the rdkafka crate, Spring.
 
-Every test runs with each of them that can do what it is about: see `drivers` for how, features.py for what they cannot.
+Every test runs with each client that has the tested feature: see `drivers` for how, features.py for missing features.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pessoa.client.cluster_client import Cluster as AskedCluster
 from pessoa.client.group_admin import describe_group
 from pessoa.testing import Broker, Cluster
 from tests.cluster.test_metrics import Scrape
-from tests.conformance.drivers import DRIVERS, CannotBeHad, Driver, DriverError
+from tests.conformance.drivers import DRIVERS, ClientUnavailable, Driver, DriverError
 from tests.conformance.features import BEYOND
 from tests.conformance.test_share_groups import SETTINGS as SHARE_SETTINGS
 from tests.conformance.test_share_groups import create_replicated_topic, share_group
 from tests.support.clients import CODECS, TIMEOUT_S, Reachable, create_topic, unique, until
 
-# Its members hear of a rebalance soon, and its groups need not wait for more members.
+# Short heartbeat intervals, so that members learn of a rebalance soon, and no initial rebalance delay.
 SETTINGS = {
     **SHARE_SETTINGS,
     "group.consumer.heartbeat.interval.ms": "200",
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 def with_clients(*features: str) -> Callable[[Any], Any]:
-    """The test runs once for each client that has these features."""
+    """Return a mark that runs the test once for each client that has these features."""
     mark = pytest.mark
     return mark.parametrize(
         "driver",
@@ -46,7 +46,7 @@ def with_clients(*features: str) -> Callable[[Any], Any]:
 
 
 class Client:
-    """A driver and the broker that it is to use."""
+    """A driver and the broker that it uses."""
 
     def __init__(self, driver: Driver, broker: Reachable) -> None:
         self.driver = driver
@@ -68,7 +68,7 @@ class Client:
 
     @contextmanager
     def member(self, group: str, topic: str, op: str = "join", **words: str) -> Iterator[Callable[[], list[str]]]:
-        """A member of the group, as a function that gives all that it has read so far."""
+        """Start a group member; yield a function that returns all values that it has read so far."""
         name, seen = unique("member"), list[str]()
         self.ask(op, member=name, group=group, topic=topic, **words)
 
@@ -98,7 +98,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[dict[str, Driver]]:
-    """The drivers of this process: each is started once."""
+    """Yield the running drivers by client; each is started once in this test process."""
     drivers: dict[str, Driver] = {}
     yield drivers
     for driver in drivers.values():
@@ -111,7 +111,7 @@ def driver(request: pytest.FixtureRequest, running: dict[str, Driver]) -> Driver
     if name not in running:
         try:
             running[name] = Driver(name)
-        except CannotBeHad as missing:
+        except ClientUnavailable as missing:
             pytest.skip(f"{name}: {missing}")
     return running[name]
 
@@ -122,7 +122,7 @@ def client(driver: Driver, broker: Broker) -> Client:
 
 
 @with_clients("topics")
-def test_topics_are_created_described_made_larger_and_deleted(client: Client) -> None:
+def test_topics_are_created_described_extended_and_deleted(client: Client) -> None:
     topic = unique("theirs")
     client.ask("topic_create", topic=topic, partitions=2)
     assert client.ask("topic_partitions", topic=topic) == 2
@@ -134,7 +134,7 @@ def test_topics_are_created_described_made_larger_and_deleted(client: Client) ->
 
 
 @with_clients("errors")
-def test_a_topic_that_is_there_already_is_told_with_kafka_s_error(client: Client) -> None:
+def test_creating_an_existing_topic_fails_with_kafkas_error(client: Client) -> None:
     topic = create_topic(client.broker)
     with pytest.raises(DriverError, match=r"(?i)already.{0,3}exists"):
         client.ask("topic_create", topic=topic, partitions=2)
@@ -149,7 +149,7 @@ def test_records_arrive_with_every_kind_of_acks(client: Client) -> None:
 
 
 @with_clients("codecs")
-def test_records_come_back_from_every_codec(client: Client) -> None:
+def test_records_compressed_with_any_codec_are_consumed_as_produced(client: Client) -> None:
     topic = create_topic(client.broker, len(CODECS))
     for partition, codec in enumerate(CODECS):
         client.produce(topic, numbers(300, "value-"), partition, codec=codec)
@@ -177,7 +177,7 @@ def end_offset(broker: Reachable, topic: str, partition: int) -> int:
 
 
 @with_clients("headers")
-def test_headers_and_timestamps_come_back_and_times_are_found(client: Client) -> None:
+def test_headers_and_timestamps_are_consumed_as_produced_and_offsets_are_found_by_timestamp(client: Client) -> None:
     topic = create_topic(client.broker)
     headers = [["a", "1"], ["a", "2"], ["b", ""]]
     sent = [record(f"v{second}", timestamp=1_700_000_000_000 + 1000 * second, headers=headers) for second in range(10)]
@@ -190,7 +190,7 @@ def test_headers_and_timestamps_come_back_and_times_are_found(client: Client) ->
 
 
 @with_clients("timestamps")
-def test_records_have_the_time_of_their_producer_or_of_their_append_as_the_topic_says(client: Client) -> None:
+def test_records_have_the_producers_or_the_append_timestamp_as_message_timestamp_type_says(client: Client) -> None:
     theirs, ours = (
         create_topic(client.broker, config={"message.timestamp.type": kind}) for kind in ("CreateTime", "LogAppendTime")
     )
@@ -202,7 +202,7 @@ def test_records_have_the_time_of_their_producer_or_of_their_append_as_the_topic
 
 
 def sizes_of_members(broker: Reachable, group: str) -> list[int]:
-    """How many partitions each member of a stable group has; empty while it is not stable."""
+    """Return the number of partitions of each member, sorted; an empty list while the group is not stable."""
     with AskedCluster(broker.bootstrap_servers) as cluster:
         described = describe_group(cluster, group)
     return sorted(len(one.assignment) for one in described.members) if described.state == "Stable" else []
@@ -229,12 +229,14 @@ def see_a_group_grow_and_shrink(client: Client, **words: str) -> None:
 
 
 @with_clients("groups", "rebalances")
-def test_a_second_member_takes_partitions_and_gives_them_back(client: Client) -> None:
+def test_a_second_group_member_gets_partitions_and_returns_them_when_it_leaves(client: Client) -> None:
     see_a_group_grow_and_shrink(client)
 
 
 @with_clients("new groups")
-def test_members_of_the_new_protocol_take_partitions_and_give_them_back(client: Client) -> None:
+def test_a_second_member_of_the_consumer_protocol_gets_partitions_and_returns_them_when_it_leaves(
+    client: Client,
+) -> None:
     see_a_group_grow_and_shrink(client, protocol="consumer")
 
 
@@ -251,7 +253,7 @@ def test_a_group_resumes_where_it_committed(client: Client) -> None:
 
 
 @with_clients("transactions")
-def test_only_committed_transactions_are_read_committed(client: Client) -> None:
+def test_read_committed_consumers_read_only_committed_transactions(client: Client) -> None:
     topic, name = create_topic(client.broker), unique("transactional")
     client.ask("transact", id=name, topic=topic, values=numbers(5, "kept-"), commit=True)
     client.ask("transact", id=name, topic=topic, values=numbers(5, "dropped-"), commit=False)
@@ -262,19 +264,19 @@ def test_only_committed_transactions_are_read_committed(client: Client) -> None:
 
 
 @with_clients("exactly once")
-def test_records_and_the_offsets_of_what_they_came_from_are_one_transaction(client: Client) -> None:
+def test_records_and_consumed_offsets_are_committed_in_one_transaction(client: Client) -> None:
     source, target = create_topic(client.broker), create_topic(client.broker)
     name, group = unique("piping"), unique("pipes")
     for prefix in ("first-", "second-"):
         client.produce(source, numbers(10, prefix))
-        # The second begins where the transaction of the first says.
+        # The second call begins at the offsets that the transaction of the first has committed.
         client.ask("pipe", id=name, group=group, topic=source, target=target, count=10)
     wanted = [f"{value}!" for value in (*numbers(10, "first-"), *numbers(10, "second-"))]
     assert client.values(target, 20, committed=True) == wanted
 
 
 @with_clients("restart")
-def test_a_member_of_a_group_survives_a_restart(driver: Driver) -> None:
+def test_a_group_member_continues_after_a_broker_restart(driver: Driver) -> None:
     with Broker() as broker:
         client, topic = Client(driver, broker), create_topic(broker)
         with client.member("survivors", topic) as listen:
@@ -291,7 +293,7 @@ def test_a_share_group_gets_released_records_again_and_accepted_and_rejected_one
     topic, group = create_topic(client.broker), share_group(client.broker, **{"share.delivery.count.limit": "3"})
     client.produce(topic, numbers(10))
     with client.member(group, topic, "share_join", verdict="release") as listen:
-        # Three deliveries of each, and then no more: the limit.
+        # Three deliveries of each record, which is the limit.
         wanted = sorted(f"{count} {value}" for count in (1, 2, 3) for value in numbers(10))
         until(listen, lambda seen: len(seen) >= 30, "three deliveries")
         assert sorted(listen()) == wanted
@@ -303,7 +305,7 @@ def test_a_share_group_gets_released_records_again_and_accepted_and_rejected_one
 
 
 @with_clients("share groups")
-def test_when_a_process_with_a_share_member_is_killed_another_gets_what_it_had(client: Client) -> None:
+def test_records_of_a_killed_share_member_are_delivered_to_another_member(client: Client) -> None:
     topic, group = create_topic(client.broker), share_group(client.broker)
     doomed = Driver(client.driver.client)
     try:
@@ -338,7 +340,7 @@ def test_a_share_member_reads_on_when_leaders_and_coordinators_are_killed(driver
 
 
 @pytest.mark.parametrize("driver", ["Spring"], indirect=True)
-def test_java_renews_locks_for_as_long_as_its_work_takes(driver: Driver) -> None:
+def test_a_java_share_consumer_renews_its_record_locks_while_it_processes_records(driver: Driver) -> None:
     with Broker({**SETTINGS, "pessoa.metrics.port": "0"}) as broker:
         client, topic = Client(driver, broker), create_topic(broker)
         group = share_group(broker, **{"share.record.lock.duration.ms": "1000"})

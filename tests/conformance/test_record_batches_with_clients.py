@@ -1,10 +1,10 @@
-"""Record batches between us and other implementations: theirs read by us, ours read by them, for every codec.
+"""Record batches of ours and of other implementations: we read theirs and they read ours, for every codec.
 
 The others are aiokafka (its C extension and its pure Python), kafka-python, and Apache Kafka's own record classes,
-which are asked through the judge. librdkafka has no way to read a batch without a broker; it meets our batches in the
+which are called through the judge. librdkafka cannot read a batch without a broker; it reads our batches in the
 tests that run one.
 
-Uncompressed batches must be equal byte for byte. Compressed ones need not be: only what they unpack to counts.
+Uncompressed batches must be equal byte for byte, compressed ones only after decompression.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from pessoa.wire.stored.control_record_bodies import (
 from tests.apache.judge import Judge
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas through an old door of importlib.resources when it is imported.
+    # kafka-python reads its schemas through a deprecated function of importlib.resources when it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.codec as kafka_python_codec
     import kafka.record.default_records as kafka_python_records
@@ -65,7 +65,7 @@ PRODUCER: dict[str, Any] = {"producer_id": 4_000, "producer_epoch": 3, "base_seq
 
 
 class Client(NamedTuple):
-    """Another implementation. `missing` names what it lacks for a codec, or is None."""
+    """Another implementation; `missing(codec)` says what it lacks to read the codec, or is None."""
 
     name: str
     builder: Callable[..., Any]
@@ -179,7 +179,7 @@ def test_we_read_a_clients_batches(client: Client, codec: Codec) -> None:
 
 
 @with_every_client
-def test_uncompressed_we_write_the_bytes_that_a_client_writes(client: Client) -> None:
+def test_our_uncompressed_batches_equal_those_of_a_client_byte_for_byte(client: Client) -> None:
     theirs = built_by(client, MADE, Codec.NONE)
     # Producers write -1 or 0 for the leader epoch, which the leader writes over.
     epoch = RecordBatch(theirs).partition_leader_epoch
@@ -189,7 +189,7 @@ def test_uncompressed_we_write_the_bytes_that_a_client_writes(client: Client) ->
 
 @with_every_client
 @with_every_codec
-def test_a_client_walks_our_batches_and_stops_at_a_cut_one(client: Client, codec: Codec) -> None:
+def test_a_client_reads_our_batches_in_order_and_stops_at_a_truncated_batch(client: Client, codec: Codec) -> None:
     need(client, codec)
     first = build_batch(MADE[:3], codec=codec)
     second = build_batch([Record(3, NOW_MS, b"k", b"v"), Record(9, NOW_MS, None, b"w")], codec=codec)
@@ -201,7 +201,7 @@ def test_a_client_walks_our_batches_and_stops_at_a_cut_one(client: Client, codec
 
 
 @with_every_client
-def test_a_client_takes_our_log_append_time(client: Client) -> None:
+def test_a_client_reads_our_log_append_time_as_the_timestamp_of_every_record(client: Client) -> None:
     data = build_batch(MADE[:3])
     stamp_log_append_time(RecordBatch(data), NOW_MS + 99)
     (batch,) = read_by(client, bytes(data))
@@ -211,7 +211,7 @@ def test_a_client_takes_our_log_append_time(client: Client) -> None:
 
 
 @with_every_client
-def test_a_client_knows_our_transaction_markers_for_control_batches(client: Client) -> None:
+def test_a_client_recognises_our_transaction_markers_as_control_batches(client: Client) -> None:
     data = build_transaction_marker(
         ControlRecordType.ABORT,
         producer_id=4_000,
@@ -269,7 +269,7 @@ def test_apache_reads_our_batches(judge: Judge, codec: Codec) -> None:
     ("codec", "level"),
     [(Codec.GZIP, 1), (Codec.GZIP, 9), (Codec.LZ4, 1), (Codec.LZ4, 17), (Codec.ZSTD, -5), (Codec.ZSTD, 22)],
 )
-def test_apache_reads_our_batches_of_every_level(judge: Judge, codec: Codec, level: int) -> None:
+def test_apache_reads_our_batches_of_every_compression_level(judge: Judge, codec: Codec, level: int) -> None:
     (batch,) = judge.read_batches(bytes(build_batch(MADE, codec=codec, level=level)))
     assert from_apache(batch["records"]) == MADE
 
@@ -317,7 +317,7 @@ GAPS = [Record(100, NOW_MS, b"a", b"1"), Record(103, NOW_MS - 9, None, None), Re
         ),
     ],
 )
-def test_uncompressed_we_write_the_bytes_that_apache_writes(
+def test_our_uncompressed_batches_equal_those_of_apache_byte_for_byte(
     judge: Judge, made: list[Record], ours: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
     assert bytes(build_batch(made, **ours)).hex() == judge.write_batch("none", for_apache(made), **theirs).hex()
@@ -332,7 +332,7 @@ def test_apache_reads_a_batch_that_compaction_emptied(judge: Judge) -> None:
 
 
 @pytest.mark.apache
-def test_apache_takes_our_log_append_time(judge: Judge) -> None:
+def test_apache_reads_our_log_append_time_as_the_timestamp_of_every_record(judge: Judge) -> None:
     data = build_batch(MADE[:3], codec=Codec.LZ4)
     stamp_log_append_time(RecordBatch(data), NOW_MS + 99)
     (batch,) = judge.read_batches(bytes(data))
@@ -342,7 +342,9 @@ def test_apache_takes_our_log_append_time(judge: Judge) -> None:
 
 @pytest.mark.apache
 @pytest.mark.parametrize("control_type", [ControlRecordType.COMMIT, ControlRecordType.ABORT], ids=["commit", "abort"])
-def test_our_transaction_markers_are_apaches(judge: Judge, control_type: ControlRecordType) -> None:
+def test_our_transaction_markers_equal_those_of_apache_byte_for_byte(
+    judge: Judge, control_type: ControlRecordType
+) -> None:
     theirs = judge.write_control_batch(
         control_type.name,
         {"coordinatorEpoch": 6},
@@ -421,7 +423,7 @@ QUORUM_MESSAGES: list[tuple[ControlRecordType, QuorumMessage, dict[str, Any]]] =
 @pytest.mark.parametrize(
     ("control_type", "message", "described"), QUORUM_MESSAGES, ids=[case[0].name for case in QUORUM_MESSAGES]
 )
-def test_our_quorum_records_are_apaches(
+def test_our_quorum_control_batches_equal_those_of_apache_byte_for_byte(
     judge: Judge, control_type: ControlRecordType, message: QuorumMessage, described: dict[str, Any]
 ) -> None:
     theirs = judge.write_control_batch(control_type.name, described, baseOffset=5, timestamp=NOW_MS, leaderEpoch=9)

@@ -28,7 +28,7 @@ from tests.support.sasl import (
 )
 
 with warnings.catch_warnings():
-    # It reads its schemas through an old door of importlib.resources, some of them when they are first used.
+    # It reads its schemas through a deprecated function of importlib.resources, some of them when first used.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.errors import KafkaError as PythonKafkaError
@@ -43,7 +43,7 @@ VALUES = [b"%d" % number for number in range(20)]
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """Of a broker whose only listener for clients demands a login."""
+    """Yield the bootstrap servers of a broker whose only listener for clients requires a login."""
     settings = {
         **server_settings(),
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
@@ -122,7 +122,7 @@ def test_kafka_python_logs_in(servers: str, topic: str, mechanism: str) -> None:
 
 
 def test_kafka_python_is_refused_with_a_wrong_password(servers: str, mechanism: str) -> None:
-    # Whether it tells the reason depends on how it finds the end of the connection: with the answer, or behind it.
+    # It reports the reason only if it reads the response before it notices that the connection was closed.
     with pytest.raises(PythonKafkaError):
         KafkaProducer(**kafka_python(servers, mechanism, "wrong"), bootstrap_timeout_ms=2_000)
 

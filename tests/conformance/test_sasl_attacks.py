@@ -1,6 +1,6 @@
-"""What one who has not logged in can send to a broker that demands it, and what it costs the broker.
+"""Requests of a client that has not logged in to a broker that requires a login, and what they cost the broker.
 
-The broker is a process of its own, whose memory is looked at. Beside every attack a client that has logged in writes.
+The broker is a process of its own, whose memory is measured. During every attack a client that has logged in produces.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Target(NamedTuple):
         return int(fields["VmRSS"].split()[0]) * 1024
 
     def serves(self) -> None:
-        """A client that has logged in is served."""
+        """Assert that the producer of a logged-in client is served."""
         self.producer.produce("beside", b"value")
         assert self.producer.flush(TIMEOUT_S) == 0
 
@@ -123,7 +123,7 @@ def test_lengths_inside_a_frame_that_reach_beyond_it_close_the_connection(target
     assert target.resident_bytes() - before < 16 * MIB
 
 
-def test_half_frames_of_the_largest_size_cost_what_was_sent(target: Target) -> None:
+def test_half_sent_frames_of_the_largest_size_take_only_memory_for_the_bytes_sent(target: Target) -> None:
     """A hundred connections that announce half a MiB each and send a KiB."""
     before = target.resident_bytes()
     with ExitStack() as stack:
@@ -134,7 +134,7 @@ def test_half_frames_of_the_largest_size_cost_what_was_sent(target: Target) -> N
         assert target.resident_bytes() - before < 16 * MIB
 
 
-def test_what_is_sent_ahead_of_a_login_is_not_read_while_its_failure_waits(target: Target) -> None:
+def test_requests_behind_a_failed_login_are_not_read_while_its_response_is_delayed(target: Target) -> None:
     before = target.resident_bytes()
     with ExitStack() as stack:
         for _ in range(50):
@@ -146,10 +146,10 @@ def test_what_is_sent_ahead_of_a_login_is_not_read_while_its_failure_waits(targe
         assert target.resident_bytes() - before < 32 * MIB
 
 
-# Attack 2: connections that prove nothing.
+# Attack 2: connections that never finish their login.
 
 
-def test_connections_that_only_begin_a_login_keep_no_one_away(target: Target) -> None:
+def test_connections_that_only_begin_a_login_do_not_block_other_clients(target: Target) -> None:
     before = target.resident_bytes()
     with ExitStack() as stack:
         for number in range(300):
@@ -178,7 +178,7 @@ def test_every_other_api_before_the_login_closes_the_connection(target: Target, 
                 wire.frame()
 
 
-def test_versions_are_told_once_before_the_login(target: Target) -> None:
+def test_api_versions_is_answered_once_before_the_login(target: Target) -> None:
     with Wire(target.port) as wire:
         answer = ask(wire, ApiVersionsRequest(), 0, ApiVersionsResponse)
         assert isinstance(answer, ApiVersionsResponse)
@@ -188,13 +188,13 @@ def test_versions_are_told_once_before_the_login(target: Target) -> None:
         assert wire.is_closed()
 
 
-# Attack 6: to be another.
+# Attack 6: the authorization id of another user.
 
 
 @pytest.mark.parametrize(
     ("mechanism", "token"), [("PLAIN", f"node\0{USER}\0{PASSWORD}"), ("SCRAM-SHA-256", f"n,a=node,n={USER},r=x")]
 )
-def test_an_authorization_id_of_another_is_refused(target: Target, mechanism: str, token: str) -> None:
+def test_an_authorization_id_of_another_user_is_refused(target: Target, mechanism: str, token: str) -> None:
     with Wire(target.port) as wire:
         shake_hands(wire, mechanism)
         answer = authenticate(wire, token.encode())
@@ -203,7 +203,7 @@ def test_an_authorization_id_of_another_is_refused(target: Target, mechanism: st
         assert wire.is_closed()
 
 
-# Attack 14: which users there are.
+# Attack 14: finding out which users exist.
 
 
 def first_answer(target: Target, name: str) -> tuple[int, bytes]:
@@ -213,7 +213,7 @@ def first_answer(target: Target, name: str) -> tuple[int, bytes]:
         return answer.error_code, answer.auth_bytes
 
 
-def test_a_user_that_does_not_exist_looks_like_one_that_does_until_the_end(target: Target) -> None:
+def test_a_scram_login_of_an_unknown_user_is_answered_like_one_with_a_wrong_password(target: Target) -> None:
     (code, known), (other_code, unknown) = first_answer(target, USER), first_answer(target, "nobody")
     assert code == other_code == 0
     # librdkafka has made the users of this cluster, with salts of random bytes.

@@ -1,4 +1,4 @@
-"""Users of PLAIN that change while the broker runs, and passwords that no one gets to see."""
+"""Users of PLAIN are changed while the broker runs; their passwords are in no error, description or log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def code_of_login(port: int, user: str, password: str) -> int:
         return authenticate(wire, f"\0{user}\0{password}".encode()).error_code
 
 
-def test_users_change_while_the_broker_runs_and_no_password_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_plain_users_are_added_and_removed_while_the_broker_runs_and_no_password_is_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     node = {"username": "node", "password": "node", "user_node": "node", "user_ana": "a good pass;word"}
     with caplog.at_level(logging.DEBUG), Broker(SETTINGS) as broker:
         admin = AdminClient(dict(client_settings(broker.bootstrap_servers)))

@@ -1,4 +1,4 @@
-"""Real clients that log in over TLS: the certificate is the broker's, the name is that of the login."""
+"""Real clients that log in over TLS: only the broker has a certificate, the principal comes from the login."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Secured(NamedTuple):
         }
 
     def python(self, mechanism: str) -> dict[str, object]:
-        """Of kafka-python and aiokafka, which call them the same."""
+        """Return the settings of kafka-python and aiokafka, which have the same names."""
         return {
             "bootstrap_servers": self.broker.bootstrap_servers,
             "security_protocol": "SASL_SSL",
@@ -56,7 +56,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "listeners": "CLIENT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:SSL",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        # On a listener that demands logins only what is said by its name counts.
+        # On a SASL_SSL listener only the `ssl.client.auth` with the listener's prefix counts.
         "ssl.client.auth": "required",
     }
     with Broker(settings) as broker:
@@ -87,7 +87,7 @@ def test_a_wrong_password_is_refused_over_tls(secured: Secured) -> None:
         admin.list_topics(timeout=2)
 
 
-def test_tls_without_a_login_is_served_nothing(secured: Secured) -> None:
+def test_a_tls_client_without_a_login_is_served_nothing(secured: Secured) -> None:
     admin = AdminClient({**secured.confluent("PLAIN"), "security.protocol": "SSL", "log_level": 0})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=2)

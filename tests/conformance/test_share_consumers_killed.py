@@ -1,5 +1,5 @@
-"""librdkafka's share consumers as processes that are killed, on brokers that are killed: at least once, and not more
-often than the group allows."""
+"""librdkafka's share consumers and the brokers are killed: every record is delivered at least once, and not more often
+than the delivery count limit of the group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.clients import TIMEOUT_S, Reachable, create_topic
 from tests.support.logged_process import LoggedProcess
 from tests.support.topics import eventually
 
-# Prints every record that it gets, with its delivery count. With "dies" it is killed by the first one.
+# Prints every record that it gets, with its delivery count. With "dies" it kills itself at the first record.
 MEMBER = """
 import os, signal, sys
 from confluent_kafka import ShareConsumer
@@ -34,7 +34,7 @@ with ShareConsumer({"bootstrap.servers": servers, "group.id": group}) as consume
 
 
 class Member(LoggedProcess):
-    """A process with a share consumer."""
+    """A process with a share consumer that prints the records it gets."""
 
     def __init__(self, broker: Reachable, topic: str, group: str, log: Path, how: str = "lives") -> None:
         words = [sys.executable, "-c", MEMBER, broker.bootstrap_servers, group, topic, how]
@@ -42,7 +42,7 @@ class Member(LoggedProcess):
 
     @property
     def got(self) -> list[tuple[int, str]]:
-        """The delivery count and the value of every record so far."""
+        """Return the delivery count and the value of every record so far."""
         return [(int(count), value) for count, value in map(str.split, self.lines)]
 
     @property
@@ -56,7 +56,7 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-def test_nothing_is_lost_when_members_and_the_leaders_of_their_partition_are_killed(tmp_path: Path) -> None:
+def test_no_record_is_lost_when_a_share_member_and_the_leader_of_its_partition_are_killed(tmp_path: Path) -> None:
     with Cluster(3, SETTINGS) as cluster:
         topic = create_replicated_topic(cluster)
         group = share_group(cluster)
@@ -81,7 +81,7 @@ def test_nothing_is_lost_when_members_and_the_leaders_of_their_partition_are_kil
             eventually(lambda: "last" in left.values, TIMEOUT_S, about="the last record")
 
 
-def test_a_record_that_kills_every_member_is_given_up_at_the_limit_of_deliveries(
+def test_a_record_that_kills_every_member_is_not_delivered_beyond_the_delivery_count_limit(
     broker: Broker, tmp_path: Path
 ) -> None:
     topic, group = create_topic(broker), share_group(broker, **{"share.delivery.count.limit": "3"})

@@ -1,7 +1,7 @@
 """Share groups (KIP-932) with real share consumers: Java's, as kafka-console-share-consumer, and librdkafka's.
 
-Members die, brokers die, and records come back: whatever was produced is delivered, and what was accepted is delivered
-to no member again.
+Members and brokers are killed; every produced record is delivered all the same, and an accepted record is not delivered
+again.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from tests.support.topics import eventually
 
 pytestmark = pytest.mark.apache
 
-# A member gets its partitions with its second heartbeat: no test shall wait five seconds for it.
+# A member gets its partitions with its second heartbeat, which by default comes after five seconds.
 SETTINGS = {
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "100",
     "group.share.min.record.lock.duration.ms": "1000",
     "share.coordinator.state.topic.num.partitions": "3",
 }
-# How long a tool looks for records that are not there.
-IN_VAIN_MS = "3000"
+# How long a tool waits for records that do not come.
+NO_RECORDS_TIMEOUT_MS = "3000"
 VERSION = 2
 
 
@@ -49,7 +49,7 @@ def broker() -> Iterator[Broker]:
 
 
 def share_group(broker: Reachable, **configs: str) -> str:
-    """The name of a group that begins with the earliest record."""
+    """Configure a new group to begin with the earliest record and return its name."""
     group = unique("share")
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -74,14 +74,14 @@ def numbers(count: int, prefix: str = "n") -> list[str]:
 
 
 def consume(broker: Reachable, topic: str, group: str, count: int, *words: str) -> list[str]:
-    """What Java's console share consumer prints: the delivery count of each record, and its value."""
+    """Return the lines of Java's console share consumer: delivery count and value of each record."""
     done = run_tool(
         "kafka-console-share-consumer",
         *("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group", group),
         *("--max-messages", str(count), "--formatter-property", "print.delivery=true"),
         *(words if "--timeout-ms" in words else (*words, "--timeout-ms", "60000")),
     )
-    # At the end of its time it says that it has had no more records.
+    # At its timeout it reports an error because no more records have come.
     assert done.stderr.count("ERROR") == done.stderr.count("TimeoutException"), done.stderr
     return done.stdout.splitlines()
 
@@ -90,12 +90,12 @@ def delivered(values: list[str], count: int) -> list[str]:
     return [f"Delivery:{count}\t{value}" for value in values]
 
 
-def test_java_releases_records_and_gets_them_again_and_accepts_them_for_good(broker: Broker) -> None:
+def test_records_that_java_releases_are_delivered_again_and_those_it_accepts_are_not(broker: Broker) -> None:
     topic, group, values = create_topic(broker), share_group(broker), numbers(20)
     produce(broker, topic, values)
     assert consume(broker, topic, group, 20, "--release") == delivered(values, 1)
     assert consume(broker, topic, group, 20) == delivered(values, 2)
-    assert consume(broker, topic, group, 20, "--timeout-ms", IN_VAIN_MS) == []
+    assert consume(broker, topic, group, 20, "--timeout-ms", NO_RECORDS_TIMEOUT_MS) == []
     described = run_tool(
         "kafka-share-groups", "--bootstrap-server", broker.bootstrap_servers, "--describe", "--group", group
     ).stdout.split()
@@ -103,7 +103,7 @@ def test_java_releases_records_and_gets_them_again_and_accepts_them_for_good(bro
     assert described[-1] == "0", f"the lag of {described}"
 
 
-def test_java_rejects_records_and_they_do_not_come_back(broker: Broker) -> None:
+def test_records_that_java_rejects_are_not_delivered_again(broker: Broker) -> None:
     topic, group, values = create_topic(broker), share_group(broker), numbers(5)
     produce(broker, topic, values)
     assert consume(broker, topic, group, 5, "--reject") == delivered(values, 1)
@@ -112,7 +112,7 @@ def test_java_rejects_records_and_they_do_not_come_back(broker: Broker) -> None:
 
 
 class SilentMember:
-    """Acquires records, and says nothing about them."""
+    """A share group member that acquires records and never acknowledges them."""
 
     def __init__(self, broker: Broker, topic: str, group: str) -> None:
         self._wire = Wire(broker.port)
@@ -126,7 +126,7 @@ class SilentMember:
         return topic_id
 
     def _join(self, topic: str) -> None:
-        # The first such question makes the topic that keeps groups.
+        # The first FindCoordinator creates __consumer_offsets.
         self._wire.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=[self._group]), FindCoordinatorResponse, 6)
         epoch = 0
 
@@ -143,7 +143,7 @@ class SilentMember:
         until(beat, lambda one: one.assignment and one.assignment.topic_partitions, "the member's partitions")
 
     def acquire(self) -> int:
-        """How many records it has now."""
+        """Fetch, and return the number of acquired records."""
         whole = FetchPartition(partition_index=0, acknowledgement_batches=[])
         request = ShareFetchRequest(
             group_id=self._group,
@@ -166,17 +166,17 @@ class SilentMember:
         self._wire.close()
 
 
-def test_records_of_a_member_that_says_nothing_are_java_s_when_their_locks_have_ended(broker: Broker) -> None:
+def test_records_of_a_member_that_acknowledges_nothing_go_to_another_when_their_locks_expire(broker: Broker) -> None:
     topic, group = create_topic(broker), share_group(broker, **{"share.record.lock.duration.ms": "1500"})
     produce(broker, topic, numbers(10))
     silent = SilentMember(broker, topic, group)
     assert silent.acquire() == 10
-    # Its connection is open, and its member in the group: it is the locks that end.
+    # The connection stays open and the member in the group: only the acquisition locks expire.
     assert consume(broker, topic, group, 10) == delivered(numbers(10), 2)
     silent.disconnect()
 
 
-def test_records_of_a_member_whose_connection_ends_are_java_s_at_once(broker: Broker) -> None:
+def test_records_of_a_member_whose_connection_ends_go_to_another_at_once(broker: Broker) -> None:
     # The locks would last for a minute, and the consumer waits for less.
     topic, group = create_topic(broker), share_group(broker, **{"share.record.lock.duration.ms": "60000"})
     produce(broker, topic, numbers(10))
@@ -187,14 +187,14 @@ def test_records_of_a_member_whose_connection_ends_are_java_s_at_once(broker: Br
 
 
 def console(broker: Reachable, topic: str, group: str, log: Path) -> LoggedProcess:
-    """The tool as a process of its own, that can be killed."""
+    """Start the tool as a process of its own, which can be killed."""
     words = ("--bootstrap-server", broker.bootstrap_servers, "--topic", topic, "--group", group)
     return LoggedProcess(
         java_command(TOOLS["kafka-console-share-consumer"], *words), log, errors=log.with_suffix(".errors")
     )
 
 
-def test_two_java_members_share_a_partition_and_when_one_is_killed_the_other_gets_what_it_had(
+def test_two_java_members_share_a_partition_and_when_one_is_killed_the_other_gets_its_records(
     broker: Broker, tmp_path: Path
 ) -> None:
     topic, group = create_topic(broker), share_group(broker)
@@ -216,7 +216,9 @@ def test_two_java_members_share_a_partition_and_when_one_is_killed_the_other_get
         eventually(lambda: set(wanted) <= {*left.lines, *killed.lines}, TIMEOUT_S, about="every record")
 
 
-def test_java_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed(tmp_path: Path) -> None:
+def test_a_java_share_consumer_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed(
+    tmp_path: Path,
+) -> None:
     with Cluster(3, SETTINGS) as cluster:
         topic = create_replicated_topic(cluster)
         group = share_group(cluster)
@@ -224,7 +226,7 @@ def test_java_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed(
             wanted = numbers(50, "before-")
             produce(cluster, topic, wanted)
             eventually(lambda: set(wanted) <= set(consumer.lines), TIMEOUT_S, about="the records from before")
-            # It leads the partition, and by turns coordinates the group and keeps its state.
+            # The killed broker leads the partition, and may coordinate the group or its share state.
             for number in range(2):
                 leader = cluster.leader_of(topic, 0)
                 cluster.kill(leader)
@@ -264,7 +266,7 @@ def test_librdkafkas_share_consumer_gets_every_record_once(broker: Broker) -> No
         until(poll, lambda seen: len(seen) >= len(values), "every record")
         consumer.commit_sync(TIMEOUT_S)
     assert sorted(found) == sorted(values)
-    assert consume(broker, topic, group, 1, "--timeout-ms", IN_VAIN_MS) == []
+    assert consume(broker, topic, group, 1, "--timeout-ms", NO_RECORDS_TIMEOUT_MS) == []
 
 
 def test_librdkafkas_share_consumer_reads_on_when_the_leader_and_coordinators_of_its_group_are_killed() -> None:
@@ -275,7 +277,7 @@ def test_librdkafkas_share_consumer_reads_on_when_the_leader_and_coordinators_of
             consumer.subscribe([topic])
 
             def poll() -> set[str]:
-                # It tells of brokers that are away as of records with errors.
+                # librdkafka reports unreachable brokers as messages with errors.
                 seen.extend((one.value() or b"").decode() for one in consumer.poll(POLL_S) if one.error() is None)
                 return set(seen)
 

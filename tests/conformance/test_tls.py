@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pessoa.broker.assembly import AnyBroker
 
 TIMEOUT_S = 60
-# kafka-python reads its schemas through an old door of importlib.resources, and forgets sockets.
+# kafka-python reads its schemas through a deprecated function of importlib.resources, and leaves sockets open.
 kafka_python = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 
 
@@ -91,13 +91,13 @@ def confluent_round_trip(settings: dict[str, str], topic: str) -> None:
 
 
 @pytest.mark.parametrize(("listener", "which"), [("CLIENT", "none"), ("MUTUAL", "right")])
-def test_confluent_kafka_produces_and_consumes(secured: Secured, listener: str, which: str) -> None:
+def test_confluent_kafka_produces_and_consumes_over_tls(secured: Secured, listener: str, which: str) -> None:
     settings = librdkafka(secured.files, secured.certificate(which))
     confluent_round_trip({"bootstrap.servers": secured.server(listener), **settings}, f"confluent-{listener}")
 
 
 def refused_admin(secured: Secured, listener: str, settings: dict[str, str], problems: list[KafkaError]) -> AdminClient:
-    """One that has not reached the broker; why not is told when it is polled."""
+    """Return an admin client that could not connect to the broker; its poll appends the reasons to `problems`."""
     config: dict[str, Any] = {"bootstrap.servers": secured.server(listener), "log_level": 0, **settings}
     config["error_cb"] = problems.append
     admin = AdminClient(config)
@@ -115,7 +115,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("listener", "which"), WRONG)
-def test_confluent_kafka_is_refused_or_refuses(secured: Secured, listener: str, which: str) -> None:
+def test_confluent_kafka_does_not_connect_when_its_certificate_or_the_brokers_is_wrong(
+    secured: Secured, listener: str, which: str
+) -> None:
     settings = librdkafka(secured.files, secured.certificate(which))
     problems: list[KafkaError] = []
     admin = refused_admin(secured, listener, settings, problems)
@@ -133,7 +135,7 @@ def test_confluent_kafka_that_does_not_know_the_authority_refuses_the_broker(sec
 
 
 def principals(broker: Broker) -> set[str]:
-    """Of the connections that are there."""
+    """Return the principals of the open connections."""
 
     def look(running: AnyBroker) -> set[str]:
         listeners = [stage for stage in running._stages if isinstance(stage, NodeListeners)]
@@ -143,7 +145,7 @@ def principals(broker: Broker) -> set[str]:
     return broker.inspect(look)
 
 
-def test_principal_of_a_client_with_a_certificate_is_made_by_the_rules_of_its_listener(secured: Secured) -> None:
+def test_the_principal_of_a_client_certificate_is_mapped_by_the_rules_of_its_listener(secured: Secured) -> None:
     settings = librdkafka(secured.files, secured.files.issue("maria"))
     admin = AdminClient({"bootstrap.servers": secured.server("MUTUAL"), **settings})
 
@@ -182,13 +184,15 @@ def kafka_python_round_trip(secured: Secured, listener: str, which: str, topic: 
 
 @kafka_python
 @pytest.mark.parametrize(("listener", "which"), [("CLIENT", "none"), ("MUTUAL", "right")])
-def test_kafka_python_produces_and_consumes(secured: Secured, listener: str, which: str) -> None:
+def test_kafka_python_produces_and_consumes_over_tls(secured: Secured, listener: str, which: str) -> None:
     assert kafka_python_round_trip(secured, listener, which, f"kafka-python-{listener}") == b"x" * 100_000
 
 
 @kafka_python
 @pytest.mark.parametrize(("listener", "which"), WRONG)
-def test_kafka_python_is_refused_or_refuses(secured: Secured, listener: str, which: str) -> None:
+def test_kafka_python_does_not_connect_when_its_certificate_or_the_brokers_is_wrong(
+    secured: Secured, listener: str, which: str
+) -> None:
     from kafka.errors import KafkaError as KafkaPythonError
 
     with pytest.raises((KafkaPythonError, ssl.SSLError)):
@@ -213,13 +217,15 @@ async def aiokafka_round_trip(secured: Secured, listener: str, which: str, topic
 
 
 @pytest.mark.parametrize(("listener", "which"), [("CLIENT", "none"), ("MUTUAL", "right")])
-async def test_aiokafka_produces_and_consumes(secured: Secured, listener: str, which: str) -> None:
+async def test_aiokafka_produces_and_consumes_over_tls(secured: Secured, listener: str, which: str) -> None:
     assert await aiokafka_round_trip(secured, listener, which, f"aiokafka-{listener}") == b"x" * 100_000
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize(("listener", "which"), WRONG)
-async def test_aiokafka_is_refused_or_refuses(secured: Secured, listener: str, which: str) -> None:
+async def test_aiokafka_does_not_connect_when_its_certificate_or_the_brokers_is_wrong(
+    secured: Secured, listener: str, which: str
+) -> None:
     from aiokafka.errors import KafkaError as AioKafkaError
 
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -235,7 +241,7 @@ def keytool(*arguments: str) -> None:
 
 
 def java_settings(secured: Secured, which: str, kind: str) -> dict[str, str]:
-    """With a trust store and, for a certificate, a key store in a format of Java's."""
+    """Return client settings with a trust store and, for a certificate, a key store in a format of Java's."""
     folder = secured.files.folder
     trust = folder / f"trust.{kind.lower()}"
     if not trust.exists():
@@ -256,7 +262,9 @@ def java_settings(secured: Secured, which: str, kind: str) -> dict[str, str]:
 
 @pytest.mark.apache
 @pytest.mark.parametrize(("listener", "which", "kind"), [("CLIENT", "none", "JKS"), ("MUTUAL", "right", "PKCS12")])
-def test_apaches_console_tools_produce_and_consume(secured: Secured, listener: str, which: str, kind: str) -> None:
+def test_apaches_console_tools_produce_and_consume_over_tls(
+    secured: Secured, listener: str, which: str, kind: str
+) -> None:
     config = secured.files.properties(f"java-{listener}", java_settings(secured, which, kind))
     topic, server = f"java-{listener}", secured.server(listener)
     run_apache("kafka-console-producer", "--bootstrap-server", server, "--topic", topic, "--command-config", config,
@@ -271,7 +279,9 @@ def test_apaches_console_tools_produce_and_consume(secured: Secured, listener: s
     ("listener", "says"),
     [("MUTUAL", "certificate_required|SSL handshake failed"), ("ELSEWHERE", "SSL handshake failed")],
 )
-def test_apaches_tools_are_refused_or_refuse(secured: Secured, listener: str, says: str) -> None:
+def test_apaches_tools_do_not_connect_when_their_certificate_is_missing_or_the_brokers_is_wrong(
+    secured: Secured, listener: str, says: str
+) -> None:
     config = secured.files.properties("java-wrong", java_settings(secured, "none", "PKCS12"))
     ended = run_apache("kafka-topics", "--bootstrap-server", secured.server(listener), "--list",
                        "--command-config", config)  # fmt: skip
@@ -279,7 +289,7 @@ def test_apaches_tools_are_refused_or_refuse(secured: Secured, listener: str, sa
     assert any(one in ended.stdout + ended.stderr for one in says.split("|"))
 
 
-# What no client should get
+# What the broker must refuse
 
 
 def connects(secured: Secured, change: Callable[[ssl.SSLContext], None]) -> bool:
@@ -299,7 +309,7 @@ def connects(secured: Secured, change: Callable[[ssl.SSLContext], None]) -> bool
 def test_tls_1_0_and_1_1_are_refused(secured: Secured) -> None:
     def only(version: ssl.TLSVersion) -> Callable[[ssl.SSLContext], None]:
         def change(context: ssl.SSLContext) -> None:
-            # What OpenSSL does not offer by itself any more, with any version of TLS.
+            # Allow the ciphers that OpenSSL no longer offers by default.
             context.set_ciphers("ALL:@SECLEVEL=0")
             context.minimum_version = context.maximum_version = version
 
@@ -311,7 +321,7 @@ def test_tls_1_0_and_1_1_are_refused(secured: Secured) -> None:
     assert not connects(secured, only(ssl.TLSVersion.TLSv1_1))
 
 
-def test_renegotiation_is_refused(secured: Secured) -> None:
+def test_tls_renegotiation_is_refused(secured: Secured) -> None:
     ended = subprocess.run(
         ["openssl", "s_client", "-connect", secured.server("CLIENT"), "-tls1_2", "-legacy_renegotiation"],
         input="R\n", capture_output=True, text=True, timeout=TIMEOUT_S,
@@ -320,7 +330,7 @@ def test_renegotiation_is_refused(secured: Secured) -> None:
     assert "no renegotiation" in ended.stdout + ended.stderr
 
 
-def test_plain_text_clients_get_nothing(secured: Secured) -> None:
+def test_a_plaintext_client_gets_no_response_from_a_tls_listener(secured: Secured) -> None:
     with socket.create_connection(("127.0.0.1", secured.ports["CLIENT"]), TIMEOUT_S) as plain:
         plain.sendall(bytes.fromhex("0000000b001200000000000100 0161".replace(" ", "")))
         heard = b""

@@ -1,7 +1,7 @@
-"""Strangers at a TLS listener: a broker process is served half handshakes and noise, and its memory is looked at.
+"""Attacks on a TLS listener: a broker process is sent partial handshakes and random bytes, and its memory is measured.
 
-A connection whose handshake is not done may cost what it has sent, 256 KiB at most, and OpenSSL's state for it, some
-50 KiB; of those there are 512 at most. A thousand half-open ones were seen to take 25 MiB, noise took under 1 MiB.
+A connection in its handshake may cost the bytes that it has sent, at most 256 KiB, and OpenSSL's state for it, about
+50 KiB; there are at most 512 such connections. A thousand half-open ones took 25 MiB, random bytes took under 1 MiB.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Victim:
         return int(fields["VmRSS"].split()[0]) * 1024
 
     def serves(self) -> None:
-        """A client that has done nothing wrong writes a record."""
+        """Assert that a well-behaved client can produce a record."""
         delivered: list[KafkaError | None] = []
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{self.port}", **librdkafka(self.files)})
         producer.produce("canary", b"tweet", on_delivery=lambda error, _: delivered.append(error))
@@ -87,28 +87,28 @@ def client_hello(files: TlsFiles) -> bytes:
     return outgoing.read()
 
 
-def test_a_thousand_half_open_handshakes_cost_little_and_keep_nobody_out(victim: Victim) -> None:
+def test_a_thousand_half_open_handshakes_take_little_memory_and_do_not_block_other_clients(victim: Victim) -> None:
     hello = client_hello(victim.files)
     before = victim.resident_bytes()
     with ExitStack() as stack:
         half_open = [stack.enter_context(victim.connect()) for _ in range(HALF_OPEN)]
         for number, one in enumerate(half_open):
-            # Some are silent, some begin, and some wait for the server's turn for ever.
+            # Some send nothing, some a part of the ClientHello, and some all of it and do not continue.
             one.sendall((b"", hello[:50], hello)[number % 3])
         victim.serves()
         assert victim.resident_bytes() - before < 64 * MIB
-        # More than may be in progress are not: the oldest have ended, at any step of their handshake.
+        # Only so many handshakes may be in progress: the broker has closed the oldest, at any step.
         for one in half_open[: HALF_OPEN - MAX_AT_ONCE - 3]:
             while one.recv(65_536):
                 pass
-        # The others have some seconds.
+        # The others are closed when their time for the handshake ends.
         for one in half_open[HALF_OPEN - MAX_AT_ONCE - 3 :]:
             while one.recv(65_536):
                 pass
     victim.serves()
 
 
-def test_fuzzed_handshakes_end_with_an_alert_or_wait_and_leave_no_memory(victim: Victim) -> None:
+def test_fuzzed_tls_handshakes_leak_no_memory_and_cause_no_exception(victim: Victim) -> None:
     rng, hello = Random(17), client_hello(victim.files)
     send_and_close(victim, [mutated(rng, hello) for _ in range(100)])
     before = victim.resident_bytes()
@@ -132,7 +132,7 @@ def mutated(rng: Random, hello: bytes) -> bytes:
         case 0:
             return rng.randbytes(rng.randrange(1, 2_000))
         case 1:
-            # A record of any kind and size.
+            # A TLS record of any type and size.
             kind, size = rng.choice((20, 21, 22, 23, 24, 255)), rng.randrange(65_536)
             return bytes((kind, 3, rng.randrange(5))) + size.to_bytes(2, "big") + rng.randbytes(rng.randrange(size + 1))
         case 2:
@@ -145,7 +145,7 @@ def mutated(rng: Random, hello: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_noise_after_the_handshake_closes_the_connection(victim: Victim) -> None:
+def test_random_bytes_after_the_tls_handshake_close_the_connection(victim: Victim) -> None:
     rng = Random(18)
     context = ssl.create_default_context(cafile=str(victim.files.trust))
     for _ in range(30):
@@ -155,14 +155,14 @@ def test_noise_after_the_handshake_closes_the_connection(victim: Victim) -> None
                 kind = rng.choice((20, 21, 22, 23))
                 body = rng.randbytes(rng.randrange(1, 16_000))
                 raw.sendall(bytes((kind, 3, 3)) + len(body).to_bytes(2, "big") + body)
-                # What came is not what the peer's key encrypts: an alert, and the end.
+                # The record does not decrypt: the broker sends an alert and closes the connection.
                 with pytest.raises((ssl.SSLError, ConnectionError)):
                     assert secured.recv(1) != b""
     victim.serves()
     victim.has_no_bugs()
 
 
-def test_a_megabyte_before_the_handshake_is_done_is_not_kept(victim: Victim) -> None:
+def test_a_megabyte_sent_before_the_handshake_ends_is_not_kept_in_memory(victim: Victim) -> None:
     before = victim.resident_bytes()
     with ExitStack() as stack:
         for _ in range(100):

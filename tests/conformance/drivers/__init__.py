@@ -1,4 +1,4 @@
-"""Kafka clients of other languages, as processes that do what a test asks: Go, JavaScript, Rust, Spring's listeners.
+"""Kafka clients of other languages, as processes that obey a test's requests: Go, JavaScript, Rust, Spring's listeners.
 
 A driver reads one JSON request per line and writes one JSON line for each: `{"answer": …}` or `{"error": "…"}`. So one
 set of tests (test_other_languages.py) is run with every client, and a driver is nothing but the client's own API:
@@ -11,9 +11,9 @@ set of tests (test_other_languages.py) is run with every client, and a driver is
 | read | topic, partition, offset, count, committed | answers with that many records from the offset on |
 | offset_at | topic, partition, time | answers with the first offset at or after the time |
 | join | member, group, topic, protocol | begins to read as a member of the group |
-| share_join | member, group, topic, verdict | the same in a share group; says `verdict` of each record |
+| share_join | member, group, topic, verdict | the same in a share group; acknowledges each record with `verdict` |
 | share_renew | group, topic, count, hold_ms | in Spring's driver only: renews locks for so long, then accepts |
-| poll | member | answers with the values that the member has read since; of a share group: "COUNT VALUE" |
+| poll | member | answers with the values that the member has read since the last poll; in a share group "COUNT VALUE" |
 | leave | member | commits what was read, leaves the group |
 | transact | id, topic, values, commit | one transaction, committed or aborted |
 | pipe | id, group, topic, target, count | copies so many records, with a "!", the offsets in the same transaction |
@@ -57,19 +57,19 @@ OLDEST_RUST = (1, 74)
 DEBIAN_GO = Path("/usr/share/gocode")
 
 
-class CannotBeHad(Exception):
-    """A compiler or a package that is not here; says which, and how to get it."""
+class ClientUnavailable(Exception):
+    """A compiler or a package is missing; the message names it and how to install it."""
 
 
 class DriverError(Exception):
-    """What the client said when it could not do what it was asked."""
+    """The client could not do a requested operation; the message is the client's."""
 
 
 def tool(name: str, how: str) -> str:
-    # What `make test` fetched from PyPI where the system has none.
+    # Without one on the system: the one that `make test` fetched from PyPI.
     found = shutil.which(name) or shutil.which(name, path=str(ROOT / "build" / "go" / "go" / "bin"))
     if found is None:
-        raise CannotBeHad(f"{name} is not installed ({how})")
+        raise ClientUnavailable(f"{name} is not installed ({how})")
     return found
 
 
@@ -83,17 +83,17 @@ def run(command: list[str], directory: Path, **environment: str) -> None:
         timeout=BUILD_TIMEOUT_S,
     )
     if done.returncode != 0:
-        # A package that cannot be fetched is not our failure, a driver that does not compile is.
+        # A package that cannot be fetched skips the tests, a driver that does not compile fails them.
         fetching = ("dial tcp", "Could not resolve", "ENOTFOUND", "ECONNREFUSED", "no such host", "download of")
         said = f"{' '.join(command)}:\n{done.stderr[-2000:]}"
         if any(word in done.stderr for word in fetching):
-            raise CannotBeHad(f"packages cannot be fetched: {said}")
+            raise ClientUnavailable(f"packages cannot be fetched: {said}")
         raise AssertionError(f"the driver does not compile: {said}")
 
 
 def ask_for_registry(language: str) -> None:
     if os.environ.get("PESSOA_OTHER_REGISTRIES", "0") in ("", "0"):
-        raise CannotBeHad(f"packages of {language} are fetched only with PESSOA_OTHER_REGISTRIES=1")
+        raise ClientUnavailable(f"packages of {language} are fetched only with PESSOA_OTHER_REGISTRIES=1")
 
 
 def build_go(target: Path) -> None:
@@ -107,7 +107,7 @@ def build_go(target: Path) -> None:
 def build_go_of_debian(target: Path) -> None:
     sarama = DEBIAN_GO / "src" / "github.com" / "Shopify" / "sarama"
     if not sarama.exists():
-        raise CannotBeHad("sarama is not installed (on Debian: apt-get install golang-github-shopify-sarama-dev)")
+        raise ClientUnavailable("sarama is not installed (on Debian: apt-get install golang-github-shopify-sarama-dev)")
     go = tool("go", "on Debian: apt-get install golang-go")
     # The driver knows it by the name that it has had since.
     renamed = target / "src" / "github.com" / "IBM" / "sarama"
@@ -131,7 +131,7 @@ def build_rust(target: Path) -> None:
     said = subprocess.run([cargo, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S).stdout
     version = tuple(int(number) for number in said.split()[1].split(".")[:2]) if said else (0, 0)
     if version < OLDEST_RUST:
-        raise CannotBeHad(f"rdkafka 0.39 needs cargo {OLDEST_RUST[0]}.{OLDEST_RUST[1]}, this is {said.strip()!r}")
+        raise ClientUnavailable(f"rdkafka 0.39 needs cargo {OLDEST_RUST[0]}.{OLDEST_RUST[1]}, this is {said.strip()!r}")
     library = bundled_librdkafka()
     linked = f"target.{platform.machine()}-unknown-linux-gnu.rdkafka"
     run(
@@ -148,19 +148,21 @@ def build_rust(target: Path) -> None:
 
 
 def bundled_librdkafka() -> Path:
-    """The library inside the confluent-kafka package."""
+    """Return the path of the librdkafka inside the confluent-kafka package."""
     spec = find_spec("confluent_kafka")
     assert spec is not None
     assert spec.origin is not None
     found = sorted(Path(spec.origin).parents[1].glob("confluent_kafka.libs/librdkafka-*.so*"))
     if not found:
-        raise CannotBeHad("confluent-kafka brings no librdkafka of its own here")
+        raise ClientUnavailable("confluent-kafka brings no librdkafka of its own here")
     return found[0]
 
 
 def build_spring(target: Path) -> None:
     if not has_javac():
-        raise CannotBeHad(why_no_java() or "there is no javac (on Debian: apt-get install openjdk-17-jdk-headless)")
+        raise ClientUnavailable(
+            why_no_java() or "there is no javac (on Debian: apt-get install openjdk-17-jdk-headless)"
+        )
     command = [str(javac()), "--release", "17", "-proc:none", "-d", str(target), "-cp", spring_classpath()]
     run([*command, str(HERE / "spring" / "SpringDriver.java")], target)
 
@@ -169,7 +171,7 @@ def spring_classpath() -> str:
     try:
         jars = fetch([*locked(), *locked(HERE / "spring" / "jars.lock")])
     except JarsUnavailable as unavailable:
-        raise CannotBeHad(str(unavailable)) from unavailable
+        raise ClientUnavailable(str(unavailable)) from unavailable
     return os.pathsep.join(map(str, jars))
 
 
@@ -207,7 +209,7 @@ DRIVERS: Mapping[str, Language] = {
 
 
 def built(language: Language) -> Path:
-    """The directory of the compiled driver; compiles it first where its sources are new. Raises CannotBeHad."""
+    """Return the directory of the compiled driver, compiled first if its sources are new. May raise ClientUnavailable."""
     sources = [path for path in sorted((HERE / language.folder).rglob("*")) if path.is_file()]
     text = b"".join(path.name.encode() + path.read_bytes() for path in sources)
     name = f"{language.folder}{language.variant}"
@@ -226,7 +228,7 @@ def built(language: Language) -> Path:
 
 
 class Driver:
-    """A running driver. `ask` raises DriverError with what the client said."""
+    """A running driver process. `ask` raises DriverError with the client's message."""
 
     def __init__(self, client: str) -> None:
         self.client = client
@@ -262,7 +264,7 @@ class Driver:
         return reply["answer"]
 
     def kill(self) -> None:
-        """As by kill -9."""
+        """Kill the process with SIGKILL."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
