@@ -1,9 +1,9 @@
-"""Two stages for one play about groups: Apache Kafka over sockets, and our coordinator without a broker.
+"""Two sides for a script about groups: Apache Kafka over sockets, and our coordinator without a broker.
 
-A play asks a side as an actor: each actor has a connection of its own, since a JoinGroup waits for others. What comes
-back is written down in words that are the same on both sides: member ids and topic ids get names in the order in
-which they appear, lists are sorted where Kafka takes them from a hash table, and error messages count only by being
-there.
+The script sends each request as an actor: each actor has a connection of its own, since a JoinGroup waits for others.
+Responses are written down in words that are the same on both sides: member ids and topic ids get names in the order in
+which they appear, lists are sorted where Kafka takes them from a hash table, and of an error message only its presence
+counts.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ApacheSide:
             for name, size in TOPICS.items()
         ]
         await self.ask("admin", CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=False), 7)
-        # __consumer_offsets comes into being when a coordinator is first asked for.
+        # __consumer_offsets is created by the first FindCoordinator.
         deadline = time.monotonic() + PATIENCE_S
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=["first"])
         while (await self.ask("admin", find, 4)).coordinators[0].error_code != ErrorCode.NONE:
@@ -110,7 +110,7 @@ class OurSide:
         await loading
 
     async def ask(self, actor: str, request: Message, version: int) -> Any:
-        # Through bytes and back, since only what a version has is what a client sees.
+        # Encoded and decoded, since a client sees only the fields that the version has.
         asked = type(request).decode(request.encode(version), version)
         answer = submit(self.coordinator, asked, Context(version, CLIENT_ID, HOST))
         answer = answer if isinstance(answer, Message) else await answer
@@ -121,14 +121,14 @@ class OurSide:
 
 
 class Words:
-    """Turns messages into words. Names are given in the order in which things appear in the play."""
+    """Turns messages into words. Ids get names in the order in which they appear in the script."""
 
     def __init__(self, topic_ids: dict[str, Uuid]) -> None:
         self._topics = {topic_id: f"<{name}>" for name, topic_id in topic_ids.items()} | {ZERO_UUID: "<none>"}
         self.members: dict[str, str] = {}
 
     def name(self, member_id: str) -> str:
-        """Remember this member; from here on it goes by its number."""
+        """Return the name of a member, `member <number>`, which it gets when it first appears."""
         return self.members.setdefault(member_id, f"member {len(self.members)}")
 
     def of(self, value: Any, field: str = "") -> Any:

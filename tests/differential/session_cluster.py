@@ -1,6 +1,6 @@
-"""The part of the session about the cluster: what it is and can do, its topics, their configurations.
+"""The part of the session about the cluster: its APIs and features, its topics and their configurations.
 
-Topics are created with their replicas named, since each side would otherwise place them by chance.
+Topics are created with explicit replica assignments, since each side would otherwise place them at random.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.support.admin_script import (
 
 
 def placed(player: Player, name: str, partitions: int = 1, **configs: str) -> CreatableTopic:
-    """A topic with a replica on every broker; each partition prefers another leader."""
+    """Return a topic with a replica on every broker, in which each partition has another preferred leader."""
     nodes = player.nodes
     replicas = {
         index: [nodes[(index + step) % len(nodes)] for step in range(len(nodes))] for index in range(partitions)
@@ -157,7 +157,7 @@ def config_steps(player: Player) -> None:
 
 
 def access_steps(player: Player) -> None:
-    """No client is refused anything here: there is no authorizer."""
+    """Nothing is denied in these steps, because there is no authorizer."""
     everything: dict[str, Any] = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
     player.ask("all", DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1, **everything))
     creation = AclCreation(
@@ -177,9 +177,9 @@ def access_steps(player: Player) -> None:
 
 
 def admin_steps(player: Player) -> None:
-    """The requests that change the cluster, right and wrong, as the controller's own tests know them.
+    """The valid and invalid requests that change the cluster, from the controller's own tests.
 
-    Its topics are placed by chance, so of several brokers none can be said to have a partition to move.
+    Their topics are placed at random, so with several brokers no step can move a replica of them.
     """
     described = ("Describe", "List")
     is_applied = False

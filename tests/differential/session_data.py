@@ -1,6 +1,6 @@
 """The part of the session about records: produced, fetched, looked up by time and by epoch, and deleted.
 
-Records have times around `NOW_MS`, so that answers which repeat them can be compared. Where a producer does not wait
+Records have timestamps around `NOW_MS`, so that responses with them can be compared. Where a producer does not wait
 for all replicas, the script waits for the high watermark before it goes on.
 """
 
@@ -29,9 +29,9 @@ from tests.support.batches import NOW_MS, idempotent, plain
 READ_COMMITTED = 1
 UNKNOWN_ID = Uuid.of(4711)
 MEGABYTE = 1 << 20
-# For what waits for followers, on a busy machine as well.
+# For requests that wait for followers, also on a busy machine.
 PATIENCE_MS = 60_000
-# The last ones that name their topics.
+# The last versions with topic names instead of topic ids.
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
 
 
@@ -153,7 +153,7 @@ def produce_steps(player: Player) -> None:
 def idempotence_steps(player: Player) -> None:
     leader = player.leader("counted")
     init = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-    # A broker has no ids to give until it has asked for some.
+    # A broker has no producer ids until it has got a block from the controller.
     got = player.until("a producer without a name", lambda answer: answer.error_code == 0, init, 5, to=leader)
     me = got.producer_id
 

@@ -29,7 +29,7 @@ COMMIT_BY_NAME = FETCH_BY_NAME = 9
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer says of itself, in version 0: its topics, and no data of its own."""
+    """Return a ConsumerProtocolSubscription in version 0: the topics, without user data."""
     names = b"".join(pack(">h", len(name)) + name.encode() for name in topics)
     return pack(">hi", 0, len(topics)) + names + pack(">i", -1)
 
@@ -91,7 +91,7 @@ def modern(member: str, epoch: int, group: str = MODERN, **details: Any) -> Cons
 
 
 def ready(player: Player, group: str) -> int:
-    """The coordinator, once it has read what it has to."""
+    """Return the group's coordinator when it has loaded the group."""
     node = player.coordinator(group)
     request = committed(group)
     player.wait_for("a group's coordinator", lambda: player.look(request, to=node).groups[0].error_code == 0)
@@ -154,7 +154,7 @@ def classic_steps(player: Player) -> None:
     player.ask("two and a ghost", LeaveGroupRequest(group_id=CLASSIC, members=leaving), to=node)
     player.ask("empty", DescribeGroupsRequest(groups=[CLASSIC]), to=node)
     if len(player.nodes) == 1:
-        # Of several brokers each lists its own, and which are its own is chance. It has to have loaded all of them.
+        # With several brokers each lists the groups that it coordinates, at random. It must have loaded all of them.
         player.wait_for("every group", lambda: player.look(ListGroupsRequest(), to=node).error_code == 0)
         player.ask("all", ListGroupsRequest(), to=node)
         player.ask("empty ones", ListGroupsRequest(states_filter=["Empty"]), to=node)

@@ -1,6 +1,6 @@
-"""The session: every part of it, in the order in which it is played.
+"""The parts of the session, in the order in which they are played.
 
-Each part is a function that asks a `Player`; it is played on Apache Kafka and on us, and knows neither.
+Each part is a function that sends requests by a `Player`; it is played on Apache Kafka and on us.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The stage of a session: real brokers behind sockets, a client that asks them, and the transcript of the answers.
+"""The client of a session: it sends requests to real brokers and keeps the transcript of their responses.
 
 A `Player` has a connection to each broker for each actor (a JoinGroup waits for others, so members have their own).
-`ask` plays a step and writes its answer down; `look` asks without writing, for what a script needs to know; `until`
-repeats a question whose answer takes a moment to become right, and writes the last answer, right or not.
+`ask` plays a step and writes its response down; `look` sends a request whose response is not written, for values that a
+script needs; `until` repeats a request until its response is right, and writes the last response, right or not.
 
-`Words` writes an answer as lines, one for each struct, with what is each side's own taken out: ids, producers, members,
-sessions and ports go by the order in which they appear, times and sizes by being there. What a list holds is sorted,
-unless it is a list of replicas. Sentences of errors are left out.
+`Words` writes a response as lines, one for each struct, without what differs between two clusters: ids, producers,
+members, sessions and ports are numbered in the order in which they appear; of times and sizes only the presence is
+written. Lists are sorted, except lists of replicas. Error messages are left out.
 
 Apache's brokers learn of a change a moment after the controller has answered. `wait_until_applied` waits until every
-broker has applied all that was decided: it writes a number into the configuration of a topic and reads it back from
-all, twice, since the second can only be seen when all work for the first is done.
+broker has applied all committed changes: it writes a number into the configuration of a topic and reads it back from
+all brokers, twice, since the second becomes visible only when the first has been applied completely.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from tests.support.admin_script import SET, TOPIC, alter, create, topic
 from tests.support.batches import NOW_MS
 from tests.support.frame_reader import FrameReader
 
-# Deadlines are for failures; an answer that never becomes right costs its step this long.
+# A deadline for failures: a step whose response never becomes right takes this long.
 PATIENCE_S = 120.0
 UNTIL_S = 60.0
 POLL_S = 0.02
 CLIENT_ID = "session"
-# A name that a script gives itself begins like this, and stays as it is.
+# Names that a script chooses begin like this, and are written unchanged.
 MINE = "mine-"
 BARRIER = "barrier"
-# Times that records were given lie around `NOW_MS`; every other time is the clock's.
+# The script's timestamps of records lie around `NOW_MS`; every other time comes from the clock.
 GIVEN_TIMES_MS = 10_000_000
 
 
-# Of both internal topics, on both sides.
+# The partition count of both internal topics, on both sides.
 INTERNAL_PARTITIONS = 6
 
 
 def neighbour(key: str) -> str:
-    """A group or transactional id that is not in use, with the same coordinator as `key`."""
+    """Return an unused group or transactional id with the same coordinator as `key`."""
     partition = partition_for(key, INTERNAL_PARTITIONS)
     names = (f"unused-{number}" for number in count())
     return next(name for name in names if partition_for(name, INTERNAL_PARTITIONS) == partition)
 
 
 class Pending(NamedTuple):
-    """A question whose answer has not been read."""
+    """A request that was sent and whose response has not been read."""
 
     title: str
     request: Message
@@ -100,7 +100,7 @@ class Connection:
         return response
 
     def has_received(self) -> bool:
-        """Whether there is something to receive, without waiting for it."""
+        """Return whether there is something to receive, without waiting."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class Connection:
 
 
 class Player:
-    """Plays steps on one side, which is given as node id → port, and keeps the transcript: title → lines."""
+    """Plays steps on one side, given as node id → port, and keeps the transcript: title → lines."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
         self._ports = dict(ports)
@@ -152,7 +152,7 @@ class Player:
         return response
 
     def has_answer(self, pending: Pending) -> bool:
-        """Whether the answer has come; also if it is that the connection was closed."""
+        """Return whether the response has come or the connection was closed."""
         return pending.connection.has_received()
 
     def until(
@@ -177,10 +177,10 @@ class Player:
         return response
 
     def tell(self, request: Message, version: int, *, to: int) -> None:
-        """A request that is not answered."""
+        """Send a request that is not answered."""
         self._connection("", to).send(request, version)
 
-    # What a script has to know or to wait for.
+    # Values that a script needs, and conditions that it waits for.
 
     def look(self, request: Message, version: int | None = None, *, to: int = 1, actor: str = "") -> Any:
         version = type(request).versions.last if version is None else version
@@ -194,7 +194,7 @@ class Player:
             time.sleep(POLL_S)
 
     def open(self) -> None:
-        """Everything that must be there before the first step."""
+        """Create the barrier topic, which must exist before the first step."""
         self.look(create(topic(BARRIER, -1, -1, assignments={0: [1]})))
         self.wait_until_applied()
 
@@ -230,7 +230,7 @@ class Player:
         return self.look(request).topics[0]
 
     def coordinator(self, key: str, key_type: int = 0) -> int:
-        """The broker of a group (0) or of a transactional id (1), made ready if it has to be."""
+        """Return the coordinator of a group (0) or of a transactional id (1), waiting until there is one."""
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
         found: list[Any] = []
 
@@ -243,7 +243,7 @@ class Player:
         return node
 
     def wait_for_end(self, name: str, partition: int, offset: int) -> None:
-        """Wait until consumers may read up to this offset."""
+        """Wait until the high watermark has reached this offset."""
         leader = self.leader(name, partition)
         wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
@@ -269,7 +269,7 @@ def _api(request: Message) -> str:
 
 _LEFT_OUT = frozenset({"error_message", "batch_index_error_message", "throttle_time_ms", "documentation"})
 _ORDERED = frozenset({"replica_nodes", "replicas", "broker_ids"})
-# Which of the brokers answers to it is chance, where there are several.
+# Which of several brokers has this role is random.
 _BY_CHANCE = frozenset({"controller_id", "total_bytes", "usable_bytes", "log_dir", "finalized_features_epoch"})
 _OF_THE_QUORUM = frozenset({"leader_id", "leader_epoch", "high_watermark", "log_end_offset"})
 _TIMES = ("timestamp", "timestamp_ms", "_time_ms")
@@ -277,12 +277,12 @@ _NAMED = {"port": "port", "cluster_id": "cluster", "producer_id": "producer", "s
 
 
 class Words:
-    """Turns answers into lines. Names are given in the order in which things appear in the session."""
+    """Turns responses into lines. Ids get names in the order in which they appear in the session."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[str, object], str] = {}
         self._is_quorum = False
-        # While lists are sorted nothing is named, or the order of the names would be that of the list.
+        # While a list is sorted no names are given, or they would depend on the list's order.
         self._is_sorting = False
 
     def lines(self, response: Struct) -> list[str]:
@@ -347,7 +347,7 @@ class Words:
     def _batch(self, batch: RecordBatch) -> str:
         kind = ("control " if batch.is_control else "") + ("transactional " if batch.is_transactional else "")
         producer = self._word(batch.producer_id, "producer_id")
-        # The batches of these tests write the number of their producer into each value.
+        # The batches of these tests have the number of their producer in each value.
         number = b"p%d-" % batch.producer_id
         values = [
             (

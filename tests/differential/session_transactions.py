@@ -1,6 +1,6 @@
-"""The part of the session about transactions, as a producer of version 2 makes them (KIP-890) and as an older one does.
+"""The part of the session about transactions, of a producer with transactions version 2 (KIP-890) and of an older one.
 
-Where an outcome is being written the script waits for it, so that CONCURRENT_TRANSACTIONS is never a matter of luck.
+The script waits until a commit or abort is complete, so that CONCURRENT_TRANSACTIONS never depends on timing.
 """
 
 from __future__ import annotations

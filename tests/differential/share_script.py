@@ -1,4 +1,4 @@
-"""What members, administrators and leaders ask about share groups (KIP-932): a script for Apache's broker and ours."""
+"""A script of requests of share group members, administrators and leaders (KIP-932), for Apache's broker and ours."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def wait_for_coordinator(player: Player, group: str) -> None:
 
 
 def join(player: Player, group: str, member: str, *topics: str) -> int:
-    """Heartbeats until the member has partitions; its epoch."""
+    """Send heartbeats until the member has partitions, and return its epoch."""
     wait_for_coordinator(player, group)
     epoch = 0
     deadline = time.monotonic() + PATIENCE_S
@@ -194,7 +194,7 @@ def prepare(player: Player) -> dict[str, Uuid]:
 
 
 def say(player: Player, title: str, request: Any, version: int | None = None) -> Any:
-    """A member has a connection of its own: Apache's brokers know one share session for each."""
+    """Send a member's request on its own connection: Apache's brokers have one share session for each connection."""
     return player.ask(title, request, version, actor=str(request.member_id))
 
 
@@ -267,7 +267,7 @@ def session_steps(player: Player, t: Uuid) -> None:
 
 
 def fetch_steps(player: Player, t: Uuid) -> None:
-    """The partition has a batch of ten records, and five of one."""
+    """Fetch from a partition with one batch of ten records and five batches of one."""
     take_all(player, "everything from the beginning", "g", "mine-a", 0, [(t, 0)])
     say(player, "nothing more", fetch("g", "mine-a", 1))
     say(player, "what others have", fetch("g", "mine-b", 0, [(t, 0)]))
@@ -291,12 +291,12 @@ def fetch_steps(player: Player, t: Uuid) -> None:
 
 
 def take_all(player: Player, title: str, group: str, member: str, epoch: int, partitions: Any, **settings: Any) -> None:
-    """The first fetch of a group waits until its state is loaded, which is not compared."""
+    """Fetch with a long wait: the first fetch of a group waits until its state is loaded."""
     say(player, title, fetch(group, member, epoch, partitions, max_wait_ms=30_000, **settings))
 
 
 def bad_acknowledgement_steps(player: Player, t: Uuid) -> None:
-    """Member a has offsets 9 to 14."""
+    """Send invalid acknowledgements; member a has acquired offsets 9 to 14."""
     epoch = 3
     for what, batches in (
         ("first behind last", [(10, 9, [ACCEPT])]),
@@ -354,7 +354,7 @@ def renewal_steps(player: Player, t: Uuid) -> None:
 
 
 def closing_steps(player: Player, t: Uuid) -> None:
-    """What a closed session gives back is not asked for: Apache's broker does not always give it back."""
+    """Close share sessions, without fetching the released records: Apache's broker does not always release them."""
     join(player, "closing", "mine-c", "t")
     take_all(player, "to be kept by a new session", "closing", "mine-c", 0, [(t, 0)])
     say(player, "a new session", fetch("closing", "mine-c", 0, [(t, 0)]))
@@ -385,7 +385,7 @@ def offset_steps(player: Player) -> None:
 
 
 def state_steps(player: Player, t: Uuid) -> None:
-    """What leaders and group coordinators ask."""
+    """Send the requests of leaders and group coordinators to the share coordinator."""
     player.coordinator(f"state:{t}:0", 2)
 
     def read(partition: int, leader_epoch: int, topic_id: Uuid = t) -> read_state.ReadShareGroupStateRequest:

@@ -1,4 +1,4 @@
-"""What members and administrators ask about streams groups (KIP-1071): a script for Apache's broker and ours."""
+"""A script of requests of streams group members and administrators (KIP-1071), for Apache's broker and ours."""
 
 from __future__ import annotations
 
@@ -162,14 +162,14 @@ def tasks(*partitions: int) -> list[TaskIds]:
 
 
 def kept_by(player: Player, group: str, member: str) -> list[int]:
-    """The partitions of the active tasks that the member is to keep."""
+    """Return the partitions of the active tasks in the member's target assignment."""
     (found,) = player.look(described(group)).groups
     (one,) = [each for each in found.members if each.member_id == member]
     return [partition for ids in one.target_assignment.active_tasks for partition in ids.partitions]
 
 
 def counting_steps(player: Player) -> None:
-    """Internal topics are created by the broker, and then the topology is ready."""
+    """Send heartbeats until the broker has created the internal topics and the topology is ready."""
     player.ask("internal topics are missing", heartbeat("counting", "mine-a", 0, COUNTING))
     player.wait_for("the internal topics", lambda: all(exists(player, name) for name in ("mine-r", "mine-c")))
     player.wait_until_applied()

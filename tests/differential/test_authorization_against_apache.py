@@ -1,9 +1,9 @@
 """Apache Kafka and Pessoa with the same users and the same access control lists deny the same requests in the same way.
 
 Clients log in with PLAIN. For each API and each right that it needs (`tests/property/test_authorization_table.py` has
-the table) there is a user with all rights before that one. It asks for things that exist and for things that do not, in
-every version, and both answers must have the same error codes at the same names. What a user is shown that has some
-rights (lists, operations) is compared as well.
+the table) there is a user with all rights before that one. It names resources that exist and others that do not, in
+every version, and both responses must have the same error codes at the same names. The lists and authorized operations
+that a user with some rights gets are compared as well.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ pytestmark = pytest.mark.apache
 TIMEOUT_S = 60
 SEEDS = range(3)
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
-# Apache advertises them on controllers, and closes connections that ask.
+# Apache advertises these on controllers, and closes connections that send them.
 UNHANDLED = {ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, ApiKey.DESCRIBE_DELEGATION_TOKEN}
 ADMIN, STRANGER, READER = "admin", "stranger", "reader"
 TOPICS = ("t", "hidden")
-# What is said in words, and what no two clusters have in common.
+# Fields with error messages, and fields that differ between any two clusters.
 UNCOMPARED = {
     "error_message",
     "throttle_time_ms",
@@ -99,7 +99,7 @@ OPERATIONS = {"topic_authorized_operations", "cluster_authorized_operations", "a
 
 
 def cases() -> list[Case]:
-    # Whom Apache finds as a coordinator depends on its internal topics: `SHOWN` has what is denied.
+    # Which coordinator Apache finds depends on its internal topics: `SHOWN` has the denials.
     rows = [(BROKER, row) for row in broker_rows() if row.key is not ApiKey.FIND_COORDINATOR]
     rows += [(CONTROLLER, row) for row in controller_rows() if row.key not in UNHANDLED]
     found = [
@@ -111,13 +111,13 @@ def cases() -> list[Case]:
 
 
 def user(case: Case, number: int) -> str:
-    """One for each API and step; versions that need the same rights share it."""
+    """Return the name of the user of an API and step; versions that need the same rights share a user."""
     rights = crc32(repr(case.rights(number)).encode())
     return f"{case.where}_{case.row.key.name.lower()}_{number}_{rights}"
 
 
 def users() -> dict[str, list[tuple[int, int]]]:
-    """All users with their rights to all resources of a type."""
+    """Return all users with their rights to all resources of a type."""
     found: dict[str, list[tuple[int, int]]] = {STRANGER: []}
     for case in cases():
         for number in range(len(case.steps)):
@@ -165,7 +165,7 @@ class Side:
         self.ids: dict[str, Uuid] = {}
 
     def ask(self, name: str, request: Message, version: int, where: str = BROKER) -> Any:
-        """The response; None where the connection was closed instead."""
+        """Return the response, or None if the connection was closed instead."""
         response = ApiKey(request.api_key).response
         wire = self._wires.get((where, name))
         if wire is None:
@@ -239,7 +239,7 @@ class Side:
         return Known("unknown", self.ids["t"], Uuid.of(7))
 
     def normal(self, value: object) -> object:
-        """A response as both sides should give it: codes, names and operations, in an order of our own."""
+        """Return what both sides must agree on in a response: codes, names and operations, sorted."""
         if isinstance(value, list | tuple):
             return sorted((self.normal(one) for one in value), key=repr)
         if isinstance(value, Uuid):
@@ -314,7 +314,7 @@ KEYS = sorted({(case.where, case.row.key) for case in cases()}, key=str)
 
 
 @pytest.mark.parametrize(("where", "key"), KEYS, ids=lambda one: one if isinstance(one, str) else one.title)
-def test_a_client_without_a_right_gets_the_same_answer(apache: Side, ours: Side, where: str, key: ApiKey) -> None:
+def test_a_client_without_a_right_is_refused_as_by_apache(apache: Side, ours: Side, where: str, key: ApiKey) -> None:
     differences = []
     for case in cases():
         for number in range(len(case.steps)) if (case.where, case.row.key) == (where, key) else ():
@@ -332,14 +332,14 @@ def ask_plausibly(side: Side, case: Case, number: int, seed: int) -> object:
     request = made_sensible(requests.struct(key.request), version, seed)
     answer: Any = side.normal(side.ask(user(case, number), made_readable(request), version, case.where))
     if key is ApiKey.ALTER_SHARE_GROUP_OFFSETS:
-        # Apache tells the id of a topic that the client may not read; we do not (docs/DEVIATIONS.md).
+        # Apache returns the id of a topic that the client may not read; we do not (docs/DEVIATIONS.md).
         for topic in answer["responses"]:
             del topic["topic_id"]
     return answer
 
 
 def made_readable(request: Message) -> Message:
-    """Apache reads some parts of a request before it asks whether the client may make it."""
+    """Return the request with valid parts where Apache parses it before it checks the client's rights."""
     if isinstance(request, ProduceRequest):
         for topic in request.topic_data:
             for data in topic.partition_data:
@@ -357,7 +357,7 @@ def made_readable(request: Message) -> Message:
     elif isinstance(request, DescribeTopicPartitionsRequest):
         request.cursor = None
     elif isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest):
-        # Of brokers and loggers Apache says first what is wrong with the change, which we do not.
+        # For brokers and loggers Apache validates the change before it checks the rights; we do not.
         for resource in request.resources:
             if resource.resource_type in (ConfigResource.BROKER, ConfigResource.BROKER_LOGGER):
                 resource.resource_type, resource.resource_name = ConfigResource.CLIENT_METRICS, "metrics"
@@ -462,14 +462,16 @@ SHOWN += [
 
 @pytest.mark.parametrize("name", [STRANGER, READER])
 @pytest.mark.parametrize("number", range(len(SHOWN)), ids=lambda number: type(SHOWN[number][0]).__name__)
-def test_a_client_is_shown_the_same(apache: Side, ours: Side, name: str, number: int) -> None:
+def test_lists_and_authorized_operations_of_a_client_are_those_of_apache(
+    apache: Side, ours: Side, name: str, number: int
+) -> None:
     request, versions = SHOWN[number]
     for version in versions:
         theirs, answer = (side.normal(side.ask(name, request, version)) for side in (apache, ours))
         assert answer == theirs, f"version {version}"
 
 
-def test_ids_of_hidden_topics_are_answered_the_same(apache: Side, ours: Side) -> None:
+def test_requests_with_ids_of_hidden_topics_are_answered_as_by_apache(apache: Side, ours: Side) -> None:
     def ask(side: Side, key: ApiKey) -> object:
         hidden, shown = side.ids["hidden"], side.ids["t"]
         if key is ApiKey.METADATA:
@@ -482,7 +484,7 @@ def test_ids_of_hidden_topics_are_answered_the_same(apache: Side, ours: Side) ->
         assert ask(ours, key) == ask(apache, key)
 
 
-def test_topics_are_created_by_the_same_rights(apache: Side, ours: Side) -> None:
+def test_create_topics_needs_the_same_rights_as_on_apache(apache: Side, ours: Side) -> None:
     topics = [
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         for name in ("new-1", "other", "t", "__cluster_metadata")

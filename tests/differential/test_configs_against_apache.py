@@ -1,13 +1,13 @@
-"""Configurations, asked of Apache Kafka and of us: the same keys with the same facts, the same settings refused.
+"""Configurations of Apache Kafka and of ours: the same keys with the same values and flags, the same values refused.
 
-One Apache broker is started with a `server.properties` that sets keys of all kinds, and we read that very file. Then
+One Apache broker is started with a `server.properties` that sets keys of all kinds, and we read the same file. Then
 both answer DescribeConfigs for every kind of resource, before and after the same changes. Each entry is compared whole,
-but for its documentation, which is in our own words.
+except for its documentation, which is in our own words.
 
-Afterwards Apache is asked to set some hundred values, right and wrong, one at a time, without doing it; our tables must
-agree with each of its verdicts, down to the error code.
+Afterwards hundreds of values, valid and invalid, are sent to Apache one at a time with validate_only; our tables must
+agree with each of its results, including the error code.
 
-What differs on purpose stands in the tables at the head, with its reason, and an entry that is no longer true fails.
+Intended differences are in the tables at the head, with a reason; an entry that is no longer true fails the test.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ TOPIC, BROKER, GROUP = ConfigResource.TOPIC, ConfigResource.BROKER, ConfigResour
 CLIENT_METRICS = ConfigResource.CLIENT_METRICS
 PATIENCE_S = 120.0
 
-# The broker's keys that have another default here: why.
+# Broker keys with another default in our broker → reason.
 OTHER_DEFAULTS = {
     "replica.lag.time.max.ms": "the notes that specify the platform ask for 10 s",
     "socket.send.buffer.bytes": "one event loop: the system sizes the buffers as it goes",
@@ -75,10 +75,10 @@ OTHER_DEFAULTS = {
     "socket.listen.backlog.size": "one event loop accepts for all listeners",
 }
 
-# Keys of the broker that are described differently while CHANGES hold: why.
+# Broker keys that are described differently after CHANGES → reason.
 OTHER_FACTS = {"log.retention.hours": "Apache forgets what its file says once a finer unit is set at run time"}
 
-# Settings that only one of us refuses: why.
+# Settings that only one side refuses → reason.
 OTHER_VERDICTS = {
     (TOPIC, "min.cleanable.dirty.ratio", "NaN"): "Apache's range lets it through, and such a topic is never compacted",
     (BROKER, "max.connection.creation.rate", "0"): "Apache allows it in a file only; no connections are no connections",
@@ -138,7 +138,7 @@ WRONG_RESOURCES = [
     (3, "t"),
 ]
 
-# Beside these, every key is tried with what its table says is just right and just wrong.
+# Besides these, every key is tried with values just inside and just outside of the limits in its table.
 VERDICTS = [
     (TOPIC, "nope", "1"),
     (TOPIC, "remote.storage.enable", "true"),
@@ -187,7 +187,7 @@ class Fact(NamedTuple):
 
 
 class Apache:
-    """An Apache broker, asked in our own messages; it remembers which changes it was told."""
+    """An Apache broker, queried with our own messages; keeps the changes that were made."""
 
     def __init__(self, kafka: ApacheKafka) -> None:
         self.kafka = kafka
@@ -231,7 +231,7 @@ def apache() -> Iterator[Apache]:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
         created = apache.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 7, CreateTopicsResponse)
         assert created.topics[0].error_code == ErrorCode.NONE
-        # The controller answers before its broker has heard of the topic.
+        # The controller answers before its broker knows the topic.
         wait_until(apache, lambda: apache.described(TOPIC, "t").error_code == ErrorCode.NONE, "Apache knows the topic")
         yield apache
 
@@ -241,8 +241,8 @@ def our_config(apache: Apache) -> BrokerConfig:
 
 
 def our_image(apache: Apache) -> MetadataImage:
-    """What Apache's metadata log says, as far as configurations go."""
-    # With eligible leader replicas Apache writes this down when a cluster is formatted.
+    """Return a metadata image with the configurations that Apache's metadata log should have."""
+    # With eligible leader replicas Apache writes this record when a cluster is formatted.
     settings = [(int(BROKER), "", "min.insync.replicas", "1"), *apache.changes]
     records: list[Message] = [TopicRecord(name="t", topic_id=Uuid(bytes(range(16))))]
     records += [
@@ -302,15 +302,15 @@ def differences(apache: Apache, expected: Collection[str]) -> tuple[list[str], i
 
 
 def wait_until(apache: Apache, is_so: Callable[[], bool], what: str) -> None:
-    """Asking takes time enough not to hurry."""
+    """Wait until the condition holds, without sleeping: checking it takes long enough."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S:.0f} s"
 
 
 def wait_until_the_changes_are_seen(apache: Apache) -> None:
-    """Apache's broker follows its controller in order, but shows a change before it has followed it in all its parts.
-    When it shows one that was made after that, it has done with what was there before."""
+    """Wait until Apache's broker has applied all changes. It shows a change before it has applied every part of it, so
+    make a later change and wait for that."""
     for value in ("1000", "2000"):
         barrier = (int(CLIENT_METRICS), "barrier", "interval.ms", value)
         assert apache.alter(*barrier, validate_only=False) == ErrorCode.NONE
@@ -323,7 +323,7 @@ def wait_until_the_changes_are_seen(apache: Apache) -> None:
         wait_until(apache, is_seen, "Apache shows the last change")
 
 
-def test_both_describe_the_same_configurations_before_and_after_the_same_changes(
+def test_described_configurations_equal_apaches_before_and_after_the_same_changes(
     apache: Apache, request: pytest.FixtureRequest
 ) -> None:
     before, count = differences(apache, OTHER_DEFAULTS)
@@ -340,7 +340,7 @@ def test_both_describe_the_same_configurations_before_and_after_the_same_changes
     )
 
 
-def test_both_refuse_to_describe_the_same_resources(apache: Apache) -> None:
+def test_describe_configs_refuses_invalid_resources_with_apaches_error_codes(apache: Apache) -> None:
     for resource in WRONG_RESOURCES:
         theirs = apache.ask(describe_request([resource]), 4, DescribeConfigsResponse).results
         ours = our_answer(apache, [resource]).results
@@ -348,8 +348,8 @@ def test_both_refuse_to_describe_the_same_resources(apache: Apache) -> None:
         assert [result.error_code for result in ours] == [result.error_code for result in theirs], resource
 
 
-def test_both_have_the_same_defaults_where_nothing_is_set(apache: Apache) -> None:
-    """The static settings of the file hide some defaults; the synonyms still show them."""
+def test_the_defaults_of_broker_configs_equal_apaches(apache: Apache) -> None:
+    """Defaults are compared by their synonyms, because static settings of the file hide some values."""
     theirs = facts(apache.ask(describe_request([(BROKER, "1")]), 4, DescribeConfigsResponse))
     defaults = {name: value for fact in theirs.values() for name, value, source in fact.synonyms if source == 5}
     assert len(defaults) > 250
@@ -358,7 +358,7 @@ def test_both_have_the_same_defaults_where_nothing_is_set(apache: Apache) -> Non
             assert render(BROKER_CONFIGS[name].default) == value, name
 
 
-def test_both_show_the_same_settings_of_a_topic_that_they_create(apache: Apache) -> None:
+def test_create_topics_returns_the_same_topic_configs_as_apache(apache: Apache) -> None:
     config = CreatableTopicConfig(name="flush.ms", value="5")
     topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1, assignments=[], configs=[config])
     request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=True)
@@ -369,7 +369,7 @@ def test_both_show_the_same_settings_of_a_topic_that_they_create(apache: Apache)
 
 
 def shown(configs: Sequence[CreatableTopicConfigs]) -> dict[str, tuple[str | None, bool, int, bool]]:
-    """Without the blanks and capitals of the file, which Apache keeps here and nowhere else."""
+    """Return the configs without blanks and capitals of the file, which Apache keeps in this response only."""
     return {
         one.name: (
             render(TOPIC_CONFIGS.parse(one.name, one.value or "")),
@@ -382,7 +382,7 @@ def shown(configs: Sequence[CreatableTopicConfigs]) -> dict[str, tuple[str | Non
 
 
 def probes(kind: ConfigResource, table: ConfigTable) -> Iterator[tuple[ConfigResource, str, str]]:
-    """For each key a text of another type, and the numbers around the limits that its rule has."""
+    """Yield for each key a text of another type, and the numbers around the limits of its rule."""
     for one in table:
         if one.type in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE):
             yield kind, one.name, "abc"
@@ -395,9 +395,9 @@ def probes(kind: ConfigResource, table: ConfigTable) -> Iterator[tuple[ConfigRes
 
 
 def is_judged_alone(name: str) -> bool:
-    """Whether a verdict is about the value: pools of threads have limits of their own, min.insync.replicas depends on
-    whether eligible leader replicas are in use, what would protect a broker is refused by ours (`protection`), and
-    Apache Kafka takes our own keys for those of a plug-in."""
+    """Return whether the result depends on the value only: thread pools have limits of their own, min.insync.replicas
+    depends on eligible leader replicas, our broker refuses settings that would protect it (`protection`), and Apache
+    Kafka takes our own keys for those of a plug-in."""
     if unenforced_change({name: "abc"}) is not None or name.startswith("pessoa."):
         return False
     return name != "min.insync.replicas" and not name.endswith(
@@ -405,7 +405,9 @@ def is_judged_alone(name: str) -> bool:
     )
 
 
-def test_both_refuse_the_same_settings(apache: Apache, request: pytest.FixtureRequest) -> None:
+def test_alter_configs_gives_the_same_error_code_for_each_value_as_apache(
+    apache: Apache, request: pytest.FixtureRequest
+) -> None:
     candidates = dict.fromkeys(
         [
             *VERDICTS,

@@ -1,12 +1,12 @@
-"""Our controller and Apache's, with the same brokers that do not exist.
+"""Our controller and Apache's, with the same simulated brokers.
 
-A controller never calls a broker: it only answers. So four brokers can be played here, towards Apache's controller
-over its own listener and towards ours in this process. Both get the same registrations, heartbeats, ISR changes, moves,
-elections, configurations and deletions, drawn from a seed; after each step the answers are compared, and each partition
-and broker as the metadata log has them: leaders, ISR, ELR, and both epochs.
+A controller never sends requests to a broker, it only answers. So the test plays four brokers, towards Apache's
+controller over its listener and towards ours in this process. Both get the same registrations, heartbeats, ISR changes,
+reassignments, elections, configurations and deletions, drawn from a seed; after each step the responses are compared,
+and each partition and broker in the metadata log: leaders, ISR, ELR, and both epochs.
 
-What is left out is what takes time (Apache's clock is real) and what we mean to do otherwise (docs/DEVIATIONS.md).
-Histories that stop a broker in order take a second each time: Apache's own broker has to hear of it.
+Left out is what depends on time (Apache's clock is real) and what we do differently on purpose (docs/DEVIATIONS.md).
+Each controlled shutdown takes a second: Apache's own broker has to learn of it.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ from tests.unit.controller.conftest import Client, Cluster
 
 pytestmark = pytest.mark.apache
 
-# Broker 1 is Apache's own, which has no part in this.
+# Broker 1 is Apache's own, which has no replica here.
 BROKERS = (2, 3, 4, 5)
-# Apache can take a replica that a move has removed for eligible, and its controller fails when it finds that out. So
-# one topic moves and needs one in sync, and the other stays where it is and may need two.
+# After a reassignment Apache can take a removed replica for eligible, and its controller then fails. So
+# one topic is reassigned and needs one in-sync replica, the other is not and may need two.
 MOVING, STAYING = NAMES = ("moving", "staying")
 MINIMUM = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
 CAUGHT_UP = 1 << 40
 PATIENCE_S = 120.0
 STEPS = 120
-# Apache's controller can fail over what it still remembers of topics that are deleted; in these histories it does not.
+# Apache's controller can fail because of stale state about deleted topics; with these seeds it does not.
 SEEDS = range(8)
 
 
@@ -111,7 +111,7 @@ class Apaches:
         self._loader = MetadataLoader()
 
     def ask(self, request: Message) -> Message:
-        # A heartbeat that has waited for half an interval is dropped unread, and on a busy machine one may have to.
+        # Apache drops a heartbeat that has waited for half an interval, which happens on a busy machine.
         deadline = time.monotonic() + PATIENCE_S
         while _is_dropped(answer := self._ask(request)):
             assert time.monotonic() < deadline, f"Apache drops {request}"
@@ -127,7 +127,7 @@ class Apaches:
 
     @property
     def image(self) -> MetadataImage:
-        """What the log says that Apache has written. An answer leaves after that."""
+        """Return the image of Apache's metadata log, which is written before the response is sent."""
         data = self._log.read_bytes()[self._position :]
         for batch in batches(data):
             self._position += batch.size
@@ -148,7 +148,7 @@ def _is_dropped(answer: Message) -> bool:
 
 
 class Stage:
-    """Both sides, and what is done to them. Where a request names epochs or ids, each side gets its own."""
+    """Both sides and the steps played on them. Where a request names epochs or ids, each side gets its own."""
 
     def __init__(self, ours: Side, apaches: Side, seed: int) -> None:
         self.sides = (ours, apaches)
@@ -162,7 +162,7 @@ class Stage:
         return self.sides[0].image
 
     def both(self, what: str, make: Callable[[Side], Message]) -> Message:
-        """Ask both, and hold the answers and what they have written against each other."""
+        """Send a request to both sides, and compare the responses and the metadata that they have written."""
         requests = [make(side) for side in self.sides]
         if not isinstance(requests[0], BrokerRegistrationRequest):
             what = f"{what}: {requests[0]}"
@@ -197,12 +197,12 @@ class Stage:
             self.start(broker_id)
 
     def start(self, broker_id: int) -> None:
-        """A new life, without waiting for the session of the last."""
+        """Register the broker with a new incarnation id, without waiting for the end of its last session."""
         if broker_id in self.image.cluster.brokers:
             self.both("unregister", lambda _: UnregisterBrokerRequest(broker_id=broker_id))
         self.incarnation += 1
-        # New ones at every start: Apache does not forget all that was in a directory when a topic is deleted, and
-        # its controller fails over what it finds there when the directory is lost.
+        # New directory ids at every start: Apache keeps state about a directory when a topic is deleted, and
+        # its controller fails because of it when the directory goes offline.
         self.directories[broker_id] = [Uuid.of(500_000 + 2 * self.incarnation + which) for which in range(2)]
         self.both("register", lambda side: self._registration(side, broker_id))
         self.beat(broker_id)
@@ -313,7 +313,7 @@ class Stage:
         self.start(self.chance.choice(BROKERS))
 
     def _stop(self) -> None:
-        """A controlled shutdown: until the leaders have moved, and all unfenced brokers have heard of it."""
+        """Play a controlled shutdown until the leaders have moved and all unfenced brokers know of it."""
         broker_id = self.chance.choice(BROKERS)
         if not self.image.cluster.brokers[broker_id].fenced:
             self.both("stop", lambda side: stopping(side, broker_id))
@@ -351,7 +351,7 @@ class Stage:
 
     def _reconfigure(self) -> None:
         if any(not one.isr for made in self.image.topics.by_name.values() for one in made.partitions.values()):
-            # Here we spare who is eligible.
+            # With an empty ISR such a change leaves our eligible leader replicas as they are, unlike Apache's.
             return
         kind, name = self.chance.choice([(BROKER, ""), (TOPIC, MOVING), (TOPIC, STAYING), (TOPIC, STAYING)])
         choices = [(UNCLEAN, "true"), (UNCLEAN, "false"), *([(MINIMUM, "1"), (MINIMUM, "2")] * (name == STAYING))]
@@ -365,7 +365,7 @@ class Stage:
         name, index = chosen
         one = self.image.topics.by_name[name].partitions[index]
         if not one.has_leader:
-            # A replica that gets a working disk may lead at once with us; Apache waits until something else happens.
+            # We may elect a replica at once when its directory is online; Apache waits for another event.
             return
         broker_id = self.chance.choice(one.replicas)
         directory = self.chance.choice(self.directories[broker_id])
@@ -402,7 +402,7 @@ def stopping(side: Side, broker_id: int) -> BrokerHeartbeatRequest:
 
 
 def wait_until_stopped(side: Side, broker_id: int) -> None:
-    """Apache's own broker has to have heard of it too, which is a matter of its heartbeats."""
+    """Repeat the heartbeat until the broker is fenced; Apache's own broker must learn of it by its heartbeats."""
     deadline = time.monotonic() + PATIENCE_S
     while not side.image.cluster.brokers[broker_id].fenced:
         assert time.monotonic() < deadline, f"broker {broker_id} cannot stop"
@@ -416,7 +416,7 @@ def partitions_of(image: MetadataImage) -> dict[str, PartitionImage]:
 
 
 def brokers_of(image: MetadataImage) -> dict[int, Any]:
-    # Of one that is fenced, ours says that it stopped also if it led nothing. Apache asks for that of no fenced broker.
+    # We set in_controlled_shutdown of a fenced broker also if it led nothing; Apache does not look at it there.
     return {
         broker.id: (
             broker.fenced,
@@ -433,9 +433,9 @@ def brokers_of(image: MetadataImage) -> dict[int, Any]:
 def sides() -> Iterator[tuple[Side, Side]]:
     settings = {
         "broker.session.timeout.ms": 3_600_000,
-        # What a broker that stops has to wait for.
+        # A broker in controlled shutdown waits for this heartbeat.
         "broker.heartbeat.interval.ms": 1_000,
-        # What Apache's controller does by itself every five minutes is not in the histories.
+        # Apache's periodic tasks of every five minutes are not part of the comparison.
         "auto.leader.rebalance.enable": False,
         "unclean.leader.election.interval.ms": 3_600_000,
     }
@@ -446,7 +446,9 @@ def sides() -> Iterator[tuple[Side, Side]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_same_brokers_make_of_both_controllers_the_same_cluster(sides: tuple[Side, Side], seed: int) -> None:
+def test_random_histories_of_brokers_leave_our_controller_in_the_same_state_as_apaches(
+    sides: tuple[Side, Side], seed: int
+) -> None:
     stage = Stage(*sides, seed)
     stage.reset()
     for _ in range(STEPS):

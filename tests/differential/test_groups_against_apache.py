@@ -1,7 +1,7 @@
-"""Groups and offsets, asked of Apache Kafka and of our coordinator: the same answers, and the same records in the log.
+"""Requests about groups and offsets to Apache Kafka and to our coordinator: the same responses and records in the log.
 
-One play is given to both, see `group_stage`. It goes through offsets in every version, the classic protocol with
-static members, the consumer protocol, and a group that moves between the two. Then `__consumer_offsets` is read on
+One script is played to both, see `group_stage`. It has offset requests in every version, the classic protocol with
+static members, the consumer protocol, and a group that changes between the two. Then `__consumer_offsets` is read on
 both sides and compared record by record, without times; runs of records of one type are sorted, since Kafka takes
 their order from a hash table. The hash of the topics in each record of Apache's is computed anew by us from Apache's
 topic ids.
@@ -54,7 +54,7 @@ from tests.unit.coordinator.images import FakeCluster, FakePartition, FakeTopic
 
 pytestmark = pytest.mark.apache
 
-# Long: no member sends heartbeats while the machine is busy with something else.
+# Long, because members may be unable to send heartbeats while the machine is busy.
 SESSION_MS = 120_000
 ORDERS = subscription("orders")
 
@@ -171,7 +171,7 @@ class Play:
         return response
 
     async def joined(self, *joins: Awaitable[Any]) -> list[Any]:
-        """Answers that come together are told in the order in which they were asked for."""
+        """Await JoinGroup responses that come together, and write them down in the order of the requests."""
         responses = await asyncio.gather(*joins)
         for response in responses:
             self.say("joined:", self.words.of(response))
@@ -210,7 +210,7 @@ class Play:
         return await self.ask(actor, request, 4)
 
     async def wait_for_rebalance(self, actor: str, group: str, member: str, generation: int) -> None:
-        """Wait until the JoinGroup of another member, which is not answered yet, has reached the coordinator."""
+        """Wait until another member's JoinGroup, which is not answered yet, has reached the coordinator."""
         request = HeartbeatRequest(group_id=group, generation_id=generation, member_id=member)
         deadline = time.monotonic() + PATIENCE_S
         while (await self.side.ask(actor, request, 4)).error_code == ErrorCode.NONE:
@@ -485,7 +485,7 @@ async def played(side: ApacheSide | OurSide) -> Play:
 
 
 def stored(play: Play, found: list[tuple[bytes | None, bytes | None]]) -> list[str]:
-    """The log in words, with the runs of one type sorted."""
+    """Return the log's records in words, with runs of records of one type sorted."""
     told: list[tuple[str, str]] = []
     for key, value in found:
         assert key is not None
@@ -504,7 +504,7 @@ def stored(play: Play, found: list[tuple[bytes | None, bytes | None]]) -> list[s
 
 
 def possible_hashes(play: Play) -> set[int]:
-    """The hashes of all sets of topics."""
+    """Return the topic hashes of all sets of topics."""
     hashes = {
         name: topic_hash(
             FakeTopic(name, play.side.topic_ids[name], {index: FakePartition() for index in range(size)}), FakeCluster()
@@ -560,13 +560,15 @@ def performances() -> Both:
     return Both(Performance(theirs, their_log), Performance(ours, our_log))
 
 
-def test_the_same_play_gets_the_same_answers(performances: Both) -> None:
+def test_a_script_of_group_requests_gets_the_same_responses_as_from_apache(performances: Both) -> None:
     theirs, ours = (each.play.transcript for each in performances)
     difference = "\n".join(unified_diff(theirs, ours, "Apache Kafka", "Pessoa", lineterm="", n=1))
     assert not difference, difference
 
 
-def test_the_same_play_leaves_the_same_records(performances: Both) -> None:
+def test_a_script_of_group_requests_leaves_the_same_records_in_consumer_offsets_as_on_apache(
+    performances: Both,
+) -> None:
     theirs, ours = (stored(each.play, each.log) for each in performances)
     difference = "\n".join(unified_diff(theirs, ours, "Apache Kafka", "Pessoa", lineterm="", n=1))
     assert not difference, difference

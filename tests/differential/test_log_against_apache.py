@@ -1,12 +1,12 @@
-"""A partition on disk, held against Apache Kafka in both directions.
+"""A partition on disk, compared with Apache Kafka in both directions.
 
-    ours → Apache's tool     every file that we write is read by kafka-dump-log, without a complaint, as what we wrote
+    ours → Apache's tool     kafka-dump-log reads every file that we write without an error and prints what we wrote
     Apache's → ours          we open Apache's data directory, after a clean stop and after a kill, and find what it had
                              acknowledged; our recovery leaves the same bytes as its own
     ours → Apache's broker   Apache starts on a directory to which we appended, and serves all of it
     tool ↔ tool              our kafka-dump-log prints what Apache's prints, line for line
 
-Nothing is normalised but the order of complaints about several files, which Apache keeps in a hash map. Apache
+Nothing is normalised but the order of error messages about several files, which Apache keeps in a hash map. Apache
 Kafka runs in one place: it is killed, started again and stopped, and the tests work on copies of what it left.
 """
 
@@ -70,7 +70,7 @@ pytestmark = pytest.mark.apache
 INDEX_INTERVAL_BYTES = 1024
 SMALL_SEGMENTS = LogConfig(segment_bytes=6_000, index_interval_bytes=INDEX_INTERVAL_BYTES)
 FIRST_SEGMENT = "00000000000000000000"
-# What Apache is told about its topics, and what we open them with. Records from 2023 must not be found too old.
+# The configs of Apache's topics, with which we open them too. Records from 2023 must not expire.
 TOPIC_CONFIG = {
     "index.interval.bytes": str(INDEX_INTERVAL_BYTES),
     "segment.bytes": "1048576",
@@ -104,7 +104,7 @@ def assert_both_tools_print_the_same(files: Iterable[Path], *options: str) -> st
 
 @pytest.fixture(autouse=True)
 def _utf8_for_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Java prints question marks for what the locale cannot say.
+    # Java prints question marks for characters that the locale lacks.
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
 
 
@@ -118,7 +118,7 @@ def files_of(directory: Path, *suffixes: str) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LogScribe]:
-    """Logs that we wrote and closed in order."""
+    """Return logs that we wrote and closed cleanly."""
     base = tmp_path_factory.mktemp("ours")
     append_time = SMALL_SEGMENTS.but(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     scribes = {}
@@ -133,12 +133,12 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LogScribe]:
 
 
 @pytest.mark.parametrize("name", ["create-time", "append-time"])
-def test_apache_reads_in_our_segments_what_we_wrote(ours: dict[str, LogScribe], name: str) -> None:
+def test_apaches_dump_tool_prints_the_records_that_we_wrote(ours: dict[str, LogScribe], name: str) -> None:
     scribe = ours[name]
     logs = files_of(Path(scribe.log.directory), ".log")
     done = apaches_dump("--deep-iteration", "--print-data-log", "--files", ",".join(map(str, logs)))
     assert done.returncode == 0
-    # The one thing it says of every segment but the first, of Apache's as well: it begins behind offset 0.
+    # The only message, also about Apache's own segments: every segment but the first begins after offset 0.
     assert sorted(done.stderr.splitlines()) == sorted(
         line
         for path in logs[1:]
@@ -169,7 +169,7 @@ def test_apache_reads_in_our_segments_what_we_wrote(ours: dict[str, LogScribe], 
     assert markers == [(str(marker.offset), marker.kind) for marker in scribe.markers]
 
 
-def test_apache_finds_our_leader_epochs_in_the_batches(ours: dict[str, LogScribe]) -> None:
+def test_apaches_dump_tool_prints_our_leader_epochs_of_the_batches(ours: dict[str, LogScribe]) -> None:
     scribe = ours["create-time"]
     done = apaches_dump("--files", ",".join(map(str, files_of(Path(scribe.log.directory), ".log"))))
     batches = [fields(line) for line in done.stdout.splitlines() if line.startswith("baseOffset")]
@@ -179,7 +179,7 @@ def test_apache_finds_our_leader_epochs_in_the_batches(ours: dict[str, LogScribe
     assert list(starts.items()) == scribe.epochs == scribe.log.epochs.entries()
 
 
-def test_apache_finds_nothing_wrong_with_our_indexes(ours: dict[str, LogScribe]) -> None:
+def test_apaches_dump_tool_finds_no_fault_in_our_indexes(ours: dict[str, LogScribe]) -> None:
     indexes = [
         path for scribe in ours.values() for path in files_of(Path(scribe.log.directory), ".index", ".timeindex")
     ]
@@ -196,7 +196,7 @@ def test_apache_finds_nothing_wrong_with_our_indexes(ours: dict[str, LogScribe])
         assert len(printed[path]) == path.stat().st_size // entry.size > 0
 
 
-def test_apache_reads_our_transaction_indexes_and_snapshots(ours: dict[str, LogScribe]) -> None:
+def test_apaches_dump_tool_reads_our_transaction_indexes_and_producer_snapshots(ours: dict[str, LogScribe]) -> None:
     scribe = ours["create-time"]
     directory = Path(scribe.log.directory)
     done = apaches_dump("--files", ",".join(map(str, files_of(directory, ".txnindex", ".snapshot"))))
@@ -218,8 +218,8 @@ def test_apache_reads_our_transaction_indexes_and_snapshots(ours: dict[str, LogS
 
 
 class ApachesData(NamedTuple):
-    """What Apache left: right after it was killed (a torn batch at an end was put there by us), and after it had been
-    started again and stopped in order."""
+    """Apache's data directories: right after it was killed (with a torn batch that the test appended), and after it was
+    started again and stopped cleanly."""
 
     crashed: Path
     clean: Path
@@ -258,7 +258,7 @@ def produce_with_apache(bootstrap_servers: str) -> dict[str, ApacheScribe]:
         for count in (1, 40, 25):
             mixed.produce(plain, count)
             mixed.produce(idempotent, count)
-    # The one that stays open must outlast the tests, or the coordinator would abort it.
+    # The timeout of the transaction that stays open must be longer than the tests, or the coordinator aborts it.
     settings: dict[str, Any] = {"compression_type": "lz4", "transaction_timeout_ms": 900_000}
     first, second = (mixed.producer(transactional_id=f"t{number}", **settings) for number in (1, 2))
     for producer in (first, second):
@@ -285,7 +285,7 @@ def commit_an_offset(bootstrap_servers: str, topic: str) -> None:
 
 
 def tear_the_end(log: Path) -> None:
-    """What a crash in the middle of a write leaves: most of one more batch."""
+    """Append most of a batch, as a crash in the middle of a write leaves it."""
     batch = build_batch([Record(0, START_MS, b"never", b"acknowledged" * 20)])
     append_to(log, bytes(batch[:-7]))
 
@@ -305,7 +305,7 @@ def load(directory: Path, *, was_clean: bool) -> PartitionLog:
 
 @pytest.mark.parametrize("state", ["clean", "crashed"])
 @pytest.mark.parametrize("topic", ["mixed", "bulky"])
-def test_we_find_in_apaches_logs_what_it_acknowledged(
+def test_our_log_reads_every_record_that_apache_acknowledged(
     apaches: ApachesData, tmp_path: Path, topic: str, state: str
 ) -> None:
     left = apaches.clean if state == "clean" else apaches.crashed
@@ -335,7 +335,7 @@ def assert_it_can_be_found(log: PartitionLog, record: Record) -> None:
     assert (found.timestamp, found.offset <= record.offset) == (record.timestamp, True)
 
 
-def test_after_a_kill_our_recovery_leaves_the_same_bytes_as_apaches(apaches: ApachesData, tmp_path: Path) -> None:
+def test_our_log_recovery_after_a_kill_leaves_the_same_bytes_as_apaches(apaches: ApachesData, tmp_path: Path) -> None:
     for topic in ("mixed", "bulky"):
         directory = copy_of(apaches.crashed / f"{topic}-0", tmp_path)
         log = load(directory, was_clean=False)
@@ -349,7 +349,7 @@ def test_after_a_kill_our_recovery_leaves_the_same_bytes_as_apaches(apaches: Apa
 
 
 def producers_in(snapshot: Path) -> dict[int, tuple[object, ...]]:
-    """Without their order, which is that of Java's hash map."""
+    """Return the producers of a snapshot without their order, which is that of Java's hash map."""
     return {
         entry.producer_id: (
             entry.epoch,
@@ -362,7 +362,7 @@ def producers_in(snapshot: Path) -> dict[int, tuple[object, ...]]:
     }
 
 
-def test_indexes_that_we_rebuild_are_apaches_own(apaches: ApachesData, tmp_path: Path) -> None:
+def test_indexes_that_we_rebuild_equal_apaches_byte_for_byte(apaches: ApachesData, tmp_path: Path) -> None:
     for topic in ("mixed", "bulky"):
         directory = copy_of(apaches.clean / f"{topic}-0", tmp_path)
         indexes = {path.name: path.read_bytes() for path in files_of(directory, ".index", ".timeindex")}
@@ -373,7 +373,7 @@ def test_indexes_that_we_rebuild_are_apaches_own(apaches: ApachesData, tmp_path:
         assert {path.name: path.read_bytes() for path in files_of(directory, ".index", ".timeindex")} == indexes
 
 
-def test_a_whole_directory_of_apaches_opens_as_ours(apaches: ApachesData, tmp_path: Path) -> None:
+def test_our_log_manager_opens_a_whole_log_directory_of_apache(apaches: ApachesData, tmp_path: Path) -> None:
     path = Path(shutil.copytree(apaches.clean, tmp_path / "data"))
     directory = LogDirectory(OsDisk(), str(path))
     directory.open(lambda _: APACHES_CONFIG, START_MS)
@@ -386,7 +386,7 @@ def test_a_whole_directory_of_apaches_opens_as_ours(apaches: ApachesData, tmp_pa
     for (topic, partition), log in directory.partitions.items():
         written = (path / f"{topic}-{partition}" / "partition.metadata").read_text()
         assert written.endswith(f"topic_id: {directory.topic_ids[topic, partition]}")
-        # Without the epoch of the last start, in which nothing was written: we drop it when we open, as Apache does.
+        # Without the epoch of the last start, in which nothing was written: we drop it on opening, as Apache does.
         stored = LeaderEpochCache.parse((path / f"{topic}-{partition}" / LEADER_EPOCH_FILE).read_text())
         stored.truncate_from_end(log.log_end_offset)
         assert log.epochs == stored
@@ -411,7 +411,7 @@ def test_apache_serves_what_we_appended_to_its_directory(
     for topic in TOPICS:
         log = directory.partitions[topic, 0]
         scribe = LogScribe(log)
-        # Apache has led in higher epochs since, so these are of leaders before it.
+        # Apache leads in higher epochs when it starts, so these epochs are of earlier leaders.
         latest_epoch = log.epochs.latest_epoch or 0
         write_history(scribe, leader_epochs=(latest_epoch, latest_epoch + 1))
         for producer_id in scribe.open_transactions:
@@ -432,10 +432,10 @@ def test_apache_serves_what_we_appended_to_its_directory(
             assert consume(kafka.bootstrap_servers, topic, isolation="read_committed") == committed
         complaints = [line for line in kafka.log_text().splitlines() if " WARN [LogLoader " in line]
     for topic in TOPICS:
-        # What we know, and then the epoch in which Apache served it.
+        # Our epochs, and then the epoch in which Apache served the log.
         *known, _ = LeaderEpochCache.parse((path / f"{topic}-0" / LEADER_EPOCH_FILE).read_text()).entries()
         assert known == directory.partitions[topic, 0].epochs.entries()
-    # The torn end is all that it finds.
+    # Apache reports only the torn end.
     assert [line.split()[4].removeprefix("partition=") for line in complaints] == ([] if is_closed else ["empty-0,"])
 
 
@@ -455,7 +455,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
-def test_our_tool_prints_the_files_of_a_partition_as_apaches_does(
+def test_our_dump_tool_prints_the_files_of_a_partition_as_apaches_does(
     ours: dict[str, LogScribe], apaches: ApachesData, options: tuple[str, ...]
 ) -> None:
     directories = [
@@ -467,7 +467,7 @@ def test_our_tool_prints_the_files_of_a_partition_as_apaches_does(
     assert len(output.splitlines()) > 50
 
 
-def test_our_tool_checks_the_sanity_of_indexes_as_apaches_does(
+def test_our_dump_tool_checks_the_sanity_of_indexes_as_apaches_does(
     ours: dict[str, LogScribe], apaches: ApachesData
 ) -> None:
     directories = [*(Path(scribe.log.directory) for scribe in ours.values()), apaches.clean / "mixed-0"]
@@ -475,7 +475,7 @@ def test_our_tool_checks_the_sanity_of_indexes_as_apaches_does(
     assert "passed sanity check" in assert_both_tools_print_the_same(files, "--index-sanity-check")
 
 
-def test_both_tools_refuse_an_index_as_a_kill_left_it(apaches: ApachesData) -> None:
+def test_both_dump_tools_report_the_time_index_of_a_killed_broker_as_corrupt(apaches: ApachesData) -> None:
     arguments = ("--index-sanity-check", "--files", apaches.crashed / "mixed-0" / f"{FIRST_SEGMENT}.timeindex")
     theirs, mine = apaches_dump(*arguments), our_dump(*arguments)
     assert mine.stdout == theirs.stdout
@@ -483,7 +483,7 @@ def test_both_tools_refuse_an_index_as_a_kill_left_it(apaches: ApachesData) -> N
     assert "is older than its first" in mine.stderr
 
 
-def test_our_tool_prints_apaches_internal_topics_as_apaches_does(apaches: ApachesData) -> None:
+def test_our_dump_tool_prints_apaches_internal_topics_as_apaches_does(apaches: ApachesData) -> None:
     for topic, option, sign in (
         ("__consumer_offsets", "--offsets-decoder", '"subscription":{"topics":["mixed"]'),
         ("__transaction_state", "--transaction-log-decoder", '"data":{"transactionalId":"t1"}'),
@@ -505,7 +505,7 @@ def test_our_tool_prints_apaches_internal_topics_as_apaches_does(apaches: Apache
     ],
     ids=["groups", "transactions", "share state", "share groups", "streams groups"],
 )
-def test_our_tool_prints_every_coordinator_record_in_every_version_as_apaches_does(
+def test_our_dump_tool_prints_every_coordinator_record_in_every_version_as_apaches_does(
     tmp_path: Path, module: ModuleType, option: str
 ) -> None:
     messages = vars(module)
@@ -527,7 +527,7 @@ def random_values(kind: type[Message], rng: Random) -> Iterator[bytes]:
             yield encode_coordinator_value(random_message(kind, version, rng), version)
 
 
-def test_our_tool_prints_every_metadata_record_in_every_version_as_apaches_does(tmp_path: Path) -> None:
+def test_our_dump_tool_prints_every_metadata_record_in_every_version_as_apaches_does(tmp_path: Path) -> None:
     rng = Random(8)
     kinds = [kind for name, kind in vars(metadata_records).items() if name.endswith("Record")]
     path = write_segment(tmp_path, [
@@ -540,11 +540,11 @@ def test_our_tool_prints_every_metadata_record_in_every_version_as_apaches_does(
     assert output.count("payload: {") == RecordBatch(path.read_bytes()).records_count
 
 
-def test_our_tool_prints_what_the_quorum_writes_about_itself_as_apaches_does(tmp_path: Path) -> None:
+def test_our_dump_tool_prints_the_control_records_of_the_quorum_as_apaches_does(tmp_path: Path) -> None:
     rng = Random(9)
     messages: list[QuorumMessage] = []
     for kind in get_args(QuorumMessage):
-        # Version 0 is what Apache writes. Of its LeaderChangeMessage it declares another, and takes it for a 0.
+        # Apache writes version 0. Of LeaderChangeMessage it declares another version, and reads it as version 0.
         for _ in range(10):
             messages.append(message := random_message(kind, 0, rng))
             message.version = 0
@@ -554,7 +554,7 @@ def test_our_tool_prints_what_the_quorum_writes_about_itself_as_apaches_does(tmp
     assert '"kRaftVersion"' in output
 
 
-def test_our_tool_decodes_numbers_as_apaches_does(tmp_path: Path) -> None:
+def test_our_dump_tool_decodes_integer_keys_and_long_values_as_apaches_does(tmp_path: Path) -> None:
     path = write_segment(tmp_path, [
         Record(0, START_MS, number.to_bytes(4, "big", signed=True), (number << 32).to_bytes(8, "big", signed=True))
         for number in (0, 1, -1, 2**31 - 1, -(2**31))
@@ -564,7 +564,7 @@ def test_our_tool_decodes_numbers_as_apaches_does(tmp_path: Path) -> None:
     assert "key: -2147483648 payload: -9223372036854775808" in assert_both_tools_print_the_same([path], *classes)
 
 
-def test_our_tool_finds_the_same_faults_as_apaches_does(ours: dict[str, LogScribe], tmp_path: Path) -> None:
+def test_our_dump_tool_finds_the_same_faults_as_apaches_does(ours: dict[str, LogScribe], tmp_path: Path) -> None:
     directory = copy_of(Path(ours["create-time"].log.directory), tmp_path)
     first, second, *_, last = files_of(directory, ".log")
     damage(first, 61, b"\xff")
@@ -575,7 +575,7 @@ def test_our_tool_finds_the_same_faults_as_apaches_does(ours: dict[str, LogScrib
     damage(index, 8, OFFSET_ENTRY.pack(offset + 1, position))
     damage(times, 12, TIME_ENTRY.pack(timestamp + 1, last_offset))
     damage(times, 48, TIME_ENTRY.pack(timestamp, last_offset + 1))
-    # What Apache leaves when it is killed: room for entries to come.
+    # A killed Apache broker leaves indexes with preallocated room.
     append_to(second.with_suffix(".index"), bytes(800))
     append_to(second.with_suffix(".timeindex"), bytes(1200))
     output = assert_both_tools_print_the_same(files_of(directory))

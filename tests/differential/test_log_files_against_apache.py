@@ -1,11 +1,11 @@
-"""A partition that Apache Kafka wrote, seen through our eyes: the same verdicts, the same state, the same small files.
+"""A partition that Apache Kafka wrote, read by us: the same error codes, producer state and small files.
 
-One script of batches and markers, most of them sound and many not, goes to an Apache broker over its own protocol and
-to our `ProducerState` at the same time. Then the broker stops, and what it left on the disk is compared with what we
-make of its log, byte for byte; and files that we wrote go back to Apache.
+One script of batches and markers, most of them valid and many not, is sent to an Apache broker and applied to our
+`ProducerState` at the same time. Then the broker stops, and its files are compared byte for byte with those that we
+derive from its log; and Apache starts on files that we wrote.
 
-The script names producer ids and epochs of its own, as a producer could. The broker does not verify transactions with
-their coordinator, since there is none; so a transaction opens when its first batch comes.
+The script chooses producer ids and epochs itself, as a producer could. The broker does not verify transactions with
+their coordinator, since there is none; so a transaction begins with its first batch.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ STEPS = 500
 SEED = 20
 SEGMENT_BYTES = 1_048_576
 SEQUENCES = 2**31
-# Real time, because Apache refuses what is from the future and forgets producers that have been idle for a day.
+# The real time, because Apache refuses timestamps in the future and expires producers that were idle for a day.
 NOW_MS = time.time_ns() // 1_000_000
 LATEST = -1
 READ_COMMITTED = 1
@@ -91,7 +91,7 @@ def error_of(code: int) -> ErrorCode:
 
 
 class Connection:
-    """One request at a time over a real socket."""
+    """A connection with one request in flight at a time."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((HOST, port), timeout=120)
@@ -147,12 +147,12 @@ class Connection:
 
 @dataclass
 class Script:
-    """Chooses what comes next by what our state holds, and keeps that state up to date."""
+    """Chooses the next batch or marker at random from our producer state, and updates that state."""
 
     connection: Connection
     chance: Random = field(default_factory=lambda: Random(SEED))
     state: ProducerState = field(default_factory=lambda: ProducerState(verification_enabled=False))
-    # Per step: what was sent, what Apache said, what we said.
+    # For each step: the batch or marker, Apache's result, our result.
     transcript: list[tuple[str, object, object]] = field(default_factory=list)
     sent: list[RecordBatch] = field(default_factory=list)
 
@@ -255,7 +255,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Left:
-    """What is there after the broker has stopped."""
+    """The files and the script after the broker has stopped."""
 
     data: Path
     script: Script
@@ -275,7 +275,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     with ApacheKafka(data=[data], properties=settings) as kafka:
         server = ("--bootstrap-server", kafka.bootstrap_servers)
         kafka.run_tool("kafka-topics", *server, "--create", "--topic", TOPIC)
-        # Asks again until the broker leads the partition, which it does a little after the topic is there.
+        # Repeat until the broker leads the partition, which happens shortly after the topic was created.
         kafka.run_tool("kafka-get-offsets", *server, "--topic", TOPIC)
         with closing(Connection(kafka.port)) as connection:
             script = Script(connection)
@@ -284,12 +284,12 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
     return Left(data, script)
 
 
-def test_apache_and_we_say_the_same_of_every_batch_and_marker(left: Left) -> None:
+def test_every_batch_and_marker_gets_the_same_error_code_as_from_apache(left: Left) -> None:
     for number, (sent, apaches, ours) in enumerate(left.script.transcript):
         assert apaches == ours, f"step {number}: {sent}"
 
 
-def test_the_script_meets_every_verdict(left: Left) -> None:
+def test_the_script_of_batches_and_markers_causes_every_error_code(left: Left) -> None:
     said = {answer[0] if isinstance(answer, tuple) else answer for _, answer, _ in left.script.transcript}
     assert said >= {
         ErrorCode.NONE,
@@ -301,7 +301,7 @@ def test_the_script_meets_every_verdict(left: Left) -> None:
     assert len(left.segments()) > 3
 
 
-def test_replaying_apaches_log_gives_its_snapshots_and_transaction_indexes_byte_for_byte(left: Left) -> None:
+def test_replaying_apaches_log_gives_its_producer_snapshots_and_transaction_indexes_byte_for_byte(left: Left) -> None:
     state = ProducerState()
     compared = {"snapshot": 0, "txnindex": 0}
     for log in left.segments():
@@ -327,13 +327,13 @@ def test_replaying_apaches_log_gives_its_snapshots_and_transaction_indexes_byte_
         written = log.with_suffix(".txnindex")
         assert (written.read_bytes() if written.exists() else b"") == index, written.name
         compared["txnindex"] += written.exists()
-    # A clean stop leaves one at the end of the log.
+    # A clean stop writes a snapshot at the end of the log.
     last = left.partition / f"{state.end_offset:020}.snapshot"
     assert encode_snapshot(state.entries()) == last.read_bytes()
     assert min(compared.values()) >= 2, compared
 
 
-def test_what_apache_wrote_is_read_and_written_again_to_the_letter(left: Left) -> None:
+def test_apaches_partition_files_are_decoded_and_encoded_again_unchanged(left: Left) -> None:
     for path in left.partition.glob("*.snapshot"):
         assert encode_snapshot(decode_snapshot(path.read_bytes())) == path.read_bytes()
     for path in left.partition.glob("*.txnindex"):
@@ -350,7 +350,7 @@ def test_what_apache_wrote_is_read_and_written_again_to_the_letter(left: Left) -
 @pytest.mark.parametrize(
     "name", [RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, LOG_START_OFFSET_FILE, CLEANER_OFFSET_FILE]
 )
-def test_a_checkpoint_of_apaches_is_read_and_written_again_to_the_letter(left: Left, name: str) -> None:
+def test_a_checkpoint_file_of_apache_is_parsed_and_rendered_again_unchanged(left: Left, name: str) -> None:
     text = (left.data / name).read_text()
     offsets = parse_offsets(text, name)
     assert render_offsets(offsets) == (text or "0\n0\n")
@@ -358,7 +358,7 @@ def test_a_checkpoint_of_apaches_is_read_and_written_again_to_the_letter(left: L
         assert offsets[TOPIC, 0] == left.script.state.end_offset
 
 
-def test_the_epochs_of_the_batches_are_those_of_the_checkpoint(left: Left) -> None:
+def test_leader_epochs_rebuilt_from_the_batches_equal_apaches_checkpoint(left: Left) -> None:
     epochs = LeaderEpochCache()
     for log in left.segments():
         for batch in batches(log.read_bytes()):
@@ -366,7 +366,7 @@ def test_the_epochs_of_the_batches_are_those_of_the_checkpoint(left: Left) -> No
     assert epochs.render() == (left.partition / LEADER_EPOCH_FILE).read_text()
 
 
-def test_meta_properties_differ_in_nothing_but_the_date(left: Left) -> None:
+def test_our_meta_properties_equal_apaches_but_for_the_date(left: Left) -> None:
     text = (left.data / META_PROPERTIES_FILE).read_text()
     ours = render_meta_properties(parse_meta_properties(text), NOW_MS)
 
@@ -377,7 +377,9 @@ def test_meta_properties_differ_in_nothing_but_the_date(left: Left) -> None:
     assert "#a date\n" in without_date(text)
 
 
-def test_apaches_dump_tool_reads_a_snapshot_and_an_index_of_ours(left: Left, tmp_path: Path) -> None:
+def test_apaches_dump_tool_reads_a_producer_snapshot_and_a_transaction_index_of_ours(
+    left: Left, tmp_path: Path
+) -> None:
     last = max(left.partition.glob("*.snapshot"))
     entries = decode_snapshot(last.read_bytes())
     snapshot = tmp_path / last.name
@@ -395,8 +397,8 @@ def test_apaches_dump_tool_reads_a_snapshot_and_an_index_of_ours(left: Left, tmp
     assert [AbortedTransaction(*map(int, found)) for found in re.findall(fields, dumped)] == aborted
 
 
-def test_apache_starts_on_files_that_we_wrote_and_knows_the_same_producers(left: Left) -> None:
-    """Last in this file: it changes what the others look at."""
+def test_apache_starts_on_files_that_we_wrote_and_describes_the_same_producers(left: Left) -> None:
+    """The last test in this file, because it changes files that the others read."""
     state = left.script.state
     last = max(left.partition.glob("*.snapshot"))
     entries = decode_snapshot(last.read_bytes())

@@ -1,12 +1,12 @@
-"""The controller and its log, held against Apache Kafka.
+"""The controller and its metadata log, compared with Apache Kafka's.
 
     one script → both           a session of admin requests gets the same answers and leaves the same records
     ours → Apache's tool        kafka-dump-log --cluster-metadata-decoder reads our log, every record of it
-    ours → Apache's broker      Apache starts on a directory that we formatted and wrote, and knows what we knew
-    Apache's → ours             we start on what Apache wrote, and see the same cluster
+    ours → Apache's broker      Apache starts on a directory that we formatted and wrote, and describes the same cluster
+    Apache's → ours             we start on a directory that Apache wrote, and have the same image
 
-Apache writes a NoOp record whenever half a second was quiet; they are left out, and offsets are compared by what they
-refer to. Chance (ids) and the machine (ports, times) are replaced by the order in which they first appear.
+Apache writes a NoOp record after every idle half second; these are left out, and offsets are compared by what they
+refer to. Random ids, ports and times are replaced by numbers in the order in which they first appear.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ pytestmark = pytest.mark.apache
 
 NODE_ID = 1
 PATIENCE_S = 120.0
-# Whose credential is the last thing that the script changes.
+# The user whose credential the script changes last.
 LAST_USER = "eve"
 LOG_FILE = f"{METADATA_DIRECTORY}/00000000000000000000.log"
 
 
 class Session(NamedTuple):
-    """What the script made of one side."""
+    """The result of the script on one side."""
 
     data: Path
     answers: dict[str, Any]
@@ -120,11 +120,11 @@ class OurNode:
         await self._register_broker(previous_broker_epoch)
 
     async def ask(self, request: Message, version: int) -> Message:
-        """What a client would get to see of the response in this version."""
+        """Return the response as a client gets it in this version."""
         row = row_of(request.api_key)
         response = self._described(request)
         if "Delegation" in type(request).__name__:
-            # Over a listener in plain text: the broker refuses it.
+            # The broker refuses this API on a PLAINTEXT listener.
             assert row.handle is not None
             broker: Any = SimpleNamespace(config=SimpleNamespace(protocols={}, value=lambda _: None))
             refused = row.handle(broker, RequestContext(request.api_key, version, 1, None, "", 1), request)
@@ -135,7 +135,7 @@ class OurNode:
         return type(response).decode(response.encode(version), version)
 
     def _described(self, request: Message) -> Message | None:
-        """What a broker answers itself, without the controller."""
+        """Return the response if a broker answers this request without the controller."""
         image = self.publisher.image
         match request:
             case DescribeClientQuotasRequest():
@@ -180,7 +180,7 @@ class OurNode:
         assert isinstance(response, BrokerRegistrationResponse)
         assert response.error_code == 0
         self.broker_epoch = response.broker_epoch
-        # Apache's broker says first which directories are closed to new partitions, and then asks to be unfenced.
+        # Apache's broker first reports its cordoned directories, and then asks to be unfenced.
         await self.heartbeat(want_fence=True, cordoned_log_dirs=[])
         await self.heartbeat()
 
@@ -224,7 +224,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Session:
 @pytest.fixture(scope="module")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Session:
     data = tmp_path_factory.mktemp("apache") / "data"
-    # A session that ended because the machine was busy would be in the log.
+    # A session that times out on a busy machine would add records to the log.
     with ApacheKafka(data=[data], broker_session_timeout_ms=120_000) as kafka:
         changing, describing = _parts(script())
         answers = {step.title: comparable(ask(kafka.port, step)) for step in changing}
@@ -236,13 +236,13 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Session:
 
 
 def _parts(steps: list[Step]) -> tuple[list[Step], list[Step]]:
-    """What changes the cluster, and from the first description on the rest."""
+    """Return the steps that change the cluster, and the rest from the first Describe request on."""
     first = next(place for place, step in enumerate(steps) if step.title.startswith("Describe"))
     return steps[:first], steps[first:]
 
 
 def _wait_for_the_last_change(port: int) -> None:
-    """Apache's broker answers descriptions by itself, and hears of a change after the controller has answered."""
+    """Wait until Apache's broker has the last change: it answers Describe requests, and learns of changes later."""
     step = Step("", DescribeUserScramCredentialsRequest(users=None), 0)
     deadline = time.monotonic() + PATIENCE_S
     while LAST_USER not in repr(answer := ask(port, step)):
@@ -250,7 +250,7 @@ def _wait_for_the_last_change(port: int) -> None:
 
 
 def _image_of(data: Path) -> MetadataImage:
-    """What a log means, without writing to it."""
+    """Return the image of a metadata log without writing to it."""
     publisher = ImagePublisher()
     copy = data.with_name(f"{data.name}-copy")
     shutil.copytree(data, copy, dirs_exist_ok=True)
@@ -274,7 +274,7 @@ def _quorum(directory: str, cluster_id: str) -> RaftQuorum:
 
 # ---- Answers ----
 
-# Where we mean to answer differently.
+# Steps that we answer differently on purpose.
 DIFFERENT = {
     "IncrementalAlterConfigs: an unknown operation": "INVALID_REQUEST says whose mistake it is; Apache has -1",
     "IncrementalAlterConfigs: another broker": "Apache's broker refuses it before the controller sees it",
@@ -282,7 +282,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("step", script(), ids=lambda step: step.title)
-def test_a_request_is_answered_as_apache_answers_it(step: Step, ours: Session, apache: Session) -> None:
+def test_an_admin_request_is_answered_as_by_apache(step: Step, ours: Session, apache: Session) -> None:
     assert (ours.answers[step.title] == apache.answers[step.title]) is (step.title not in DIFFERENT)
 
 
@@ -290,7 +290,7 @@ def test_a_request_is_answered_as_apache_answers_it(step: Step, ours: Session, a
 
 
 def _written(data: Path) -> Iterator[tuple[str, int, Message]]:
-    """Every metadata record: its kind, the version it is written in, and itself."""
+    """Yield every metadata record: its kind, the version in which it is written, and the record."""
     for batch in whole_batches((data / LOG_FILE).read_bytes()):
         if batch.is_control:
             continue
@@ -306,7 +306,7 @@ def _written(data: Path) -> Iterator[tuple[str, int, Message]]:
 
 
 def _alike() -> Callable[[Any, str], Any]:
-    """Replaces ids, epochs and ports by the order in which they appear."""
+    """Return a function that replaces ids, epochs and ports by numbers in the order in which they appear."""
     seen: dict[object, int] = {}
 
     def alike(value: Any, name: str = "") -> Any:
@@ -323,14 +323,15 @@ def _alike() -> Callable[[Any, str], Any]:
 
 
 def _has_no_fixed_place(message: Message) -> bool:
-    """Apache's broker and controller register at the same time, and cordoned directories come with any heartbeat."""
+    """Return whether the record's place varies. Apache's broker and controller register at the same time, and cordoned
+    directories come with any heartbeat."""
     if isinstance(message, RegisterControllerRecord):
         return True
     return isinstance(message, BrokerRegistrationChangeRecord) and message.cordoned_log_dirs is not None
 
 
 def _in_order(data: Path, *, fixed: bool) -> list[tuple[str, int, Any]]:
-    """The records that have, or have no, fixed place; neighbours of one kind are sorted, as Apache has hash maps."""
+    """Return the records with, or without, a fixed place; neighbours of one kind are sorted (hash maps in Apache)."""
     alike = _alike()
     written = [
         (kind, version, alike(message, ""))
@@ -341,11 +342,13 @@ def _in_order(data: Path, *, fixed: bool) -> list[tuple[str, int, Any]]:
     return [record for _, group in grouped for record in sorted(group, key=repr)]
 
 
-def test_the_same_session_leaves_the_same_records(ours: Session, apache: Session) -> None:
+def test_the_same_admin_session_leaves_the_same_metadata_records(ours: Session, apache: Session) -> None:
     assert _in_order(ours.data, fixed=True) == _in_order(apache.data, fixed=True)
 
 
-def test_what_comes_at_any_time_comes_all_the_same(ours: Session, apache: Session) -> None:
+def test_records_without_a_fixed_place_are_of_the_same_kinds_and_versions_as_apaches(
+    ours: Session, apache: Session
+) -> None:
     def kinds(session: Session) -> list[tuple[str, int]]:
         return sorted((kind, version) for kind, version, _ in _in_order(session.data, fixed=False))
 
@@ -356,7 +359,7 @@ def test_what_comes_at_any_time_comes_all_the_same(ours: Session, apache: Sessio
 # ---- Both ways ----
 
 
-def test_apaches_tool_reads_every_record_of_our_log(ours: Session) -> None:
+def test_apaches_dump_tool_reads_every_record_of_our_metadata_log(ours: Session) -> None:
     path = ours.data / LOG_FILE
     dump = run_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", path, check=True)
     payloads = [line.partition("payload: ")[2] for line in dump.stdout.splitlines() if "payload: " in line]
@@ -366,7 +369,7 @@ def test_apaches_tool_reads_every_record_of_our_log(ours: Session) -> None:
     ]
 
 
-def test_apaches_tool_reads_our_bootstrap_file(ours: Session, apache: Session) -> None:
+def test_apaches_dump_tool_reads_our_bootstrap_checkpoint(ours: Session, apache: Session) -> None:
     def lines(session: Session) -> list[Any]:
         path = session.data / "bootstrap.checkpoint"
         dump = run_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", path, check=True)
@@ -376,7 +379,7 @@ def test_apaches_tool_reads_our_bootstrap_file(ours: Session, apache: Session) -
     assert len(lines(ours)) == 8
 
 
-def test_apache_serves_the_cluster_that_we_wrote(ours: Session, tmp_path: Path) -> None:
+def test_apache_starts_on_our_metadata_log_and_describes_the_same_cluster(ours: Session, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(ours.data, data)
     with ApacheKafka(data=[data]) as kafka:
@@ -389,7 +392,7 @@ def test_apache_serves_the_cluster_that_we_wrote(ours: Session, tmp_path: Path) 
     assert features.count("FinalizedVersionLevel: 1") == 4
 
 
-def test_what_apache_wrote_means_the_same_to_us(ours: Session, apache: Session) -> None:
+def test_our_image_of_apaches_metadata_log_equals_that_of_ours(ours: Session, apache: Session) -> None:
     image = apache.image
     assert sorted(image.topics.by_name) == sorted(ours.image.topics.by_name)
     assert dict(image.configs.by_resource) == dict(ours.image.configs.by_resource)

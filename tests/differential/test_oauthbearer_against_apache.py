@@ -1,4 +1,4 @@
-"""The same bearer tokens, right and wrong, on Apache Kafka and on Pessoa: the same answers, closed at the same places.
+"""The same valid and invalid bearer tokens on Apache Kafka and on Pessoa: the same responses and closed connections.
 
 As in `test_sasl_against_apache.py` a scenario is what a client sends on a connection of its own, and what comes back is
 written down. Both brokers have the same key set in a file, and the same rules. What differs on purpose stands in
@@ -98,7 +98,7 @@ def handshake(version: int = 1) -> Step:
 def send(data: bytes, version: int = 2) -> Step:
     def step(wire: Wire) -> str:
         answer = authenticate(wire, data, version)
-        # Tokens are for an hour, and a busy machine may take a while.
+        # Tokens last an hour, but the remaining lifetime varies.
         lasts_s = "a while" if answer.session_lifetime_ms > 0 else "no time"
         return f"authenticate: {answer.error_code} {answer.error_message} {answer.auth_bytes!r} {lasts_s}"
 
@@ -127,7 +127,7 @@ ACKNOWLEDGE = send(b"\x01")
 
 
 def tokens() -> dict[str, str]:
-    """What is about a token → the token."""
+    """Return tokens by what is special about them."""
     now_s = int(time.time())
     mallory = Issuer(key=rsa_key("mallory"))
     no_object = f"{json_part(ANA.header())}.{encoded(b'[]')}"
@@ -225,7 +225,7 @@ DIFFERENT = {
         "authenticate: 0  b'' a while",
         f"authenticate: 58 {GENERAL} b'' no time",
     ),
-    # Apache fails at the sentence that would say so.
+    # Apache fails while it builds its error message.
     "another scheme": ("closed", f"authenticate: 58 {GENERAL} b'' no time"),
 }
 
@@ -243,7 +243,7 @@ def transcript(port: int, steps: list[Step]) -> list[str]:
     return lines
 
 
-def test_tokens_are_answered_as_apache_answers_them(apache: int, ours: int) -> None:
+def test_logins_with_bearer_tokens_are_answered_as_by_apache(apache: int, ours: int) -> None:
     different, right = {}, []
     for name, steps in scenarios().items():
         theirs, found = transcript(apache, steps), transcript(ours, steps)

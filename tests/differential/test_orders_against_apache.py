@@ -1,7 +1,7 @@
-"""The order of groups, members, partitions, transactions and producers in answers: the same as Apache Kafka's.
+"""The order of groups, members, partitions, transactions and producers in responses is the same as Apache Kafka's.
 
 One script of requests is played to Apache Kafka and to a broker of ours. Where an order depends on topic ids, which are
-random, both sides are held against `base.java_order`.
+random, both sides are compared with `base.java_order`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.apache
 
 GROUPS = [f"g{number}" for number in range(60)]
 TRANSACTIONS = [f"x{number}" for number in range(60)]
-# Sizes around those at which tables grow.
+# Sizes around those at which Java's hash tables grow.
 GROUP_SIZES = (2, 3, 5, 6, 11, 12, 23)
 SUBSCRIPTIONS = (1, 11, 12, 13, 24)
 TOPICS = [f"t{number}" for number in range(24)]
@@ -140,7 +140,7 @@ async def consumer_groups(side: ApacheSide) -> dict[str, Any]:
             member_id = f"m{random.randrange(10**9)}"
             await side.ask(member_id, heartbeat(f"members-{size}", member_id, ["orders"]), 1)
         found[f"{size} members"] = [one.member_id for one in await described(side, f"members-{size}")]
-    # Apache's coordinator of groups hears of new topics after those that answer Metadata, and after every log is made.
+    # Apache's group coordinator learns of new topics later than Metadata shows them, and after all logs are created.
     await until(
         lambda: side.ask("admin", heartbeat("all-topics", "only", [*TOPICS, WIDE]), 1),
         lambda answer: len(answer.assignment.topic_partitions) == len(TOPICS) + 1,
@@ -158,14 +158,14 @@ async def consumer_groups(side: ApacheSide) -> dict[str, Any]:
 
 
 def assert_in_order(topics: list[Any], order: Callable[..., list[Uuid]]) -> None:
-    """Topics of one bucket come in either order; the buckets are in Java's."""
+    """Assert that the topics are in the order of Java's hash buckets; within a bucket either order is right."""
     ids = [topic.topic_id for topic in topics]
     assert ids
     assert ids in (order(ids, uuid_hash), order(ids[::-1], uuid_hash))
 
 
 async def partitions(side: ApacheSide, assignor: str) -> dict[str, list[int]]:
-    """Of one wide topic, when seven members share it."""
+    """Return the assignment of one topic with many partitions to seven members."""
     group_id, members = f"wide-{assignor}", "abcdefg"
     epochs = dict.fromkeys(members, 0)
     owned: dict[str, list[TopicPartitions]] = {one: [] for one in members}
@@ -248,7 +248,7 @@ async def pages(side: ApacheSide) -> list[tuple[str, list[int]]]:
     return [(one.name, [each.partition_index for each in one.partitions]) for one in answer.topics]
 
 
-def test_lists_in_answers_have_the_order_that_apache_gives_them() -> None:
+def test_lists_in_responses_have_the_same_order_as_apaches() -> None:
     with ApacheKafka() as apache, Broker() as broker:
         theirs = asyncio.run(play(apache.nodes[0].port))
         ours = asyncio.run(play(broker.port))

@@ -1,9 +1,9 @@
-"""Batches whose headers do not say what their records say, produced to Apache Kafka and to us.
+"""Batches whose headers do not agree with their records, produced to Apache Kafka and to us.
 
 Every field of the header is wrong in some batch. Both sides get the same bytes over raw Produce requests; compared are
-the error, the batch as it is stored, byte for byte, and the answers of ListOffsets. `DEVIATIONS` names the batches that
-fare differently and the line of docs/DEVIATIONS.md that says why. The batches that librdkafka makes of records without
-timestamps come from librdkafka itself, and have to outlive retention on both sides.
+the error, the stored batch, byte for byte, and the responses of ListOffsets. `DEVIATIONS` names the batches that
+we handle differently and the line of docs/DEVIATIONS.md with the reason. The batches of librdkafka for records without
+timestamps come from librdkafka itself, and have to survive retention on both sides.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DELETE_HORIZON, CONTROL, UNUSED_BITS = 0x40, 0x20, 0x7F80
 
 
 def batch(times: list[int], codec: Codec = Codec.NONE, payload: bytes | None = None, **header: int) -> bytes:
-    """A batch of records with these timestamps, whose header says something else, and whose CRC is right."""
+    """Return a batch of records with these timestamps, other values in its header, and a valid CRC."""
     made = [Record(number, at, b"k%d" % number, b"v%d" % number) for number, at in enumerate(times)]
     data = bytearray(build_batch(made, codec=codec))
     if payload is not None:
@@ -60,7 +60,7 @@ def batch(times: list[int], codec: Codec = Codec.NONE, payload: bytes | None = N
 
 
 def payload(base: int, deltas: list[int], offset_deltas: list[int] | None = None) -> bytes:
-    """Records that count their times from `base`."""
+    """Return encoded records whose timestamp deltas count from `base`."""
     places = offset_deltas or list(range(len(deltas)))
     made = [Record(place, base + delta, b"k", b"v") for place, delta in zip(places, deltas, strict=True)]
     return encode_records(made, 0, base)
@@ -124,7 +124,7 @@ OTHERS = {
     "the last sequence": batch(SAME, producer_id=5, producer_epoch=0, base_sequence=INT32_MAX),
     "no sequence": batch(SAME, producer_id=5, producer_epoch=0, base_sequence=-1),
 }
-# Within the hour that is believed, or behind what is looked at.
+# Wrong headers that we accept: timestamps within an hour of now, and fields that we do not check.
 BELIEVED = {
     "max is the first": batch(RISING, max_timestamp=NOW_MS),
     "max is a minute ahead": batch(RISING, max_timestamp=NOW_MS + 60_000),
@@ -139,7 +139,7 @@ DEVIATIONS = dict.fromkeys(BELIEVED, OPENED) | {
 }
 PLAIN = {**MAX_TIMESTAMPS, **BASE_TIMESTAMPS, **COUNTS, **OTHERS, **BELIEVED}
 
-# What else decides how deep a batch is looked into: the topic's configuration, and batches of interest there.
+# Topic configurations that decide which parts of a batch are checked, with the batches to try for each.
 CONFIGURED: dict[str, tuple[dict[str, str | None], dict[str, bytes]]] = {
     "LogAppendTime": (
         {"message.timestamp.type": "LogAppendTime"},
@@ -151,7 +151,7 @@ CONFIGURED: dict[str, tuple[dict[str, str | None], dict[str, bytes]]] = {
     ),
     "unbounded future": ({"message.timestamp.after.max.ms": str(INT64_MAX)}, MAX_TIMESTAMPS),
     "bounded past": ({"message.timestamp.before.max.ms": str(HOUR_MS)}, MAX_TIMESTAMPS),
-    # Apache stumbles over a negative timestamp when it packs records anew.
+    # Apache fails on a negative timestamp when it compresses records again.
     "zstd": (
         {"compression.type": "zstd"},
         {name: data for name, data in (MAX_TIMESTAMPS | BELIEVED).items() if name != "records are from before 1970"},
@@ -164,7 +164,7 @@ TOPICS = {name: f"case-{number}" for number, name in enumerate(CASES)}
 
 SETTINGS = {
     "log.retention.check.interval.ms": "200",
-    # Apache's: when the first of them is.
+    # Apache's delay before the first retention check.
     "log.initial.task.delay.ms": "200",
     "offsets.topic.num.partitions": "1",
 }
@@ -212,14 +212,14 @@ def looked_up(side: Side, name: str, timestamp: int) -> tuple[int, int, int]:
 
 
 def outcome(side: Side, case: str) -> dict[str, Any]:
-    """All that can be seen of a batch after it was sent."""
+    """Return all that a client can see of a batch after it was sent."""
     config, data = CASES[case]
     name = TOPICS[case]
     error, base_offset = send(side, name, data)
     found: dict[str, Any] = {"answer": (error, base_offset)}
     is_append_time = "message.timestamp.type" in config
     for one in stored(side, name):
-        # The clock's time is not the same, nor what two implementations of a codec make of the same bytes.
+        # The time of the clock differs, and so do the compressed bytes of two implementations of a codec.
         if is_append_time or "compression.type" in config:
             fields = HEADER.unpack_from(one.view)
             found["stored"] = [fields[index] for index in (0, 2, 3, 5, 6, 7, *(() if is_append_time else (8,)), 9, 10)]
@@ -233,7 +233,7 @@ def outcome(side: Side, case: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_batch_whose_header_is_wrong_is_answered_stored_and_found_as_with_apache(
+def test_a_batch_with_a_wrong_header_is_answered_stored_and_found_by_timestamp_as_on_apache(
     sides: list[Side], case: str
 ) -> None:
     apache, ours = (outcome(side, case) for side in sides)
@@ -244,7 +244,7 @@ def test_a_batch_whose_header_is_wrong_is_answered_stored_and_found_as_with_apac
         assert ours == apache
 
 
-def test_the_largest_of_all_times_is_found_among_batches_without_any(sides: list[Side]) -> None:
+def test_list_offsets_finds_the_max_timestamp_among_batches_without_timestamps_as_apache(sides: list[Side]) -> None:
     answers: list[list[list[tuple[int, int, int]]]] = []
     for side in sides:
         side.player.look(create(topic("some-without")))
@@ -260,15 +260,15 @@ def test_the_largest_of_all_times_is_found_among_batches_without_any(sides: list
     assert ours[-1][2] == (0, NOW_MS + 3, 5)
 
 
-def test_dump_log_prints_of_our_segments_what_it_prints_of_apaches(sides: list[Side]) -> None:
-    """After the cases above, or after none; the batches are sent where they are missing."""
+def test_kafka_dump_log_prints_the_same_for_our_segments_as_for_apaches(sides: list[Side]) -> None:
+    """Send the batches of the cases above that are missing, so that this test can also run on its own."""
     names = [TOPICS[name] for name in MAX_TIMESTAMPS]
     printed = []
     for side in sides:
         for case in MAX_TIMESTAMPS:
             if not stored(side, TOPICS[case]):
                 send(side, TOPICS[case], CASES[case][1])
-        # A batch that is refused leaves a file that is empty with Apache, and none with us.
+        # A refused batch leaves an empty file with Apache, and none with us.
         files = [side.data / f"{name}-0" / FIRST_SEGMENT for name in names if stored(side, name)]
         dump = run_tool("kafka-dump-log", "--deep-iteration", "--files", ",".join(map(str, files)), check=True)
         printed.append(dump.stdout.replace(str(side.data), "").splitlines())
@@ -307,7 +307,7 @@ def wait_until_deleted(side: Side, name: str) -> None:
     side.player.wait_for(f"{name} is deleted", lambda: looked_up(side, name, -2) == end)
 
 
-def test_records_that_librdkafka_sends_without_timestamps_outlive_a_retention_check_on_both_sides(
+def test_records_that_librdkafka_sends_without_timestamps_survive_a_retention_check_as_on_apache(
     sides: list[Side],
 ) -> None:
     config: dict[str, str | None] = {"retention.ms": str(HOUR_MS), "segment.ms": "50", "file.delete.delay.ms": "0"}
@@ -317,7 +317,7 @@ def test_records_that_librdkafka_sends_without_timestamps_outlive_a_retention_ch
         side.player.wait_until_applied()
         produce_until_it_rolls(side, "without", -1)
         end = looked_up(side, "without", -1)
-        # When the second of them has gone, a check that began after all of this has come to its end.
+        # When the second batches are deleted, a retention check that began after the first has run.
         for _ in range(2):
             produce_with_librdkafka(side, "old", NOW_MS - 2 * HOUR_MS)
             wait_until_deleted(side, "old")

@@ -1,7 +1,7 @@
-"""The metadata quorum and its snapshots, held against Apache Kafka.
+"""The metadata quorum and its snapshots, compared with Apache Kafka's.
 
-our snapshot → Apache        kafka-dump-log reads it, and Apache's broker starts from it alone
-Apache's snapshot → ours     it means to us what the log means that it was made of
+our snapshot → Apache        kafka-dump-log reads it, and Apache's broker starts from it without the log
+Apache's snapshot → ours     we get the same image from it as from the log that it was made of
 a formatted directory        the first voters of a quorum that keeps them in its log
 kafka-metadata-quorum        prints the same about three of ours and three of Apache's
 """
@@ -54,7 +54,7 @@ def snapshots_in(data: Path) -> list[OffsetAndEpoch]:
 
 
 def forget_the_log(data: Path) -> OffsetAndEpoch:
-    """Leave nothing of the log that the latest snapshot has."""
+    """Delete the part of the log that the latest snapshot covers, and return the snapshot's id."""
     log = MetadataLog(OsDisk(), str(data / METADATA_DIRECTORY), DEFAULT_SETTINGS, VoterSet(), 0)
     latest = log.latest_snapshot
     assert latest is not None
@@ -64,7 +64,7 @@ def forget_the_log(data: Path) -> OffsetAndEpoch:
 
 
 def image_of(data: Path) -> MetadataImage:
-    """What the directory means to us, without changing it."""
+    """Return our image of the directory without changing it."""
     copy = data.with_name(f"{data.name}-copy")
     shutil.copytree(data, copy, dirs_exist_ok=True)
     publisher = ImagePublisher()
@@ -90,15 +90,15 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Broker(directory=data, settings=OFTEN) as broker:
         create_topics(broker.bootstrap_servers)
     with Broker(directory=data, settings=OFTEN):
-        # A snapshot may still have been in the making when the topics came, and then none was made of them. The first
-        # batch after a restart finds no snapshot in the making.
+        # A snapshot may have been under way when the topics were created, and then none contains them. The first
+        # batch after a restart starts a new snapshot.
         pass
     found = [path.parent for path in data.parent.rglob("meta.properties")]
     assert len(found) == 1
     return found[0]
 
 
-def test_apaches_tool_reads_our_snapshot(ours: Path) -> None:
+def test_apaches_dump_tool_reads_our_metadata_snapshot(ours: Path) -> None:
     latest = snapshots_in(ours)[-1]
     path = next((ours / METADATA_DIRECTORY).glob(f"{latest.offset:020}-*.checkpoint"))
     dump = run_tool("kafka-dump-log", "--cluster-metadata-decoder", "--files", path, check=True).stdout
@@ -111,7 +111,7 @@ def test_apaches_tool_reads_our_snapshot(ours: Path) -> None:
     assert sum(one["type"] == "PARTITION_RECORD" for one in payloads) == sum(TOPICS.values())
 
 
-def test_apache_serves_a_cluster_of_which_only_our_snapshot_is_left(ours: Path, tmp_path: Path) -> None:
+def test_apache_starts_from_our_metadata_snapshot_without_the_log(ours: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(ours, data)
     assert forget_the_log(data).offset > 0
@@ -122,7 +122,7 @@ def test_apache_serves_a_cluster_of_which_only_our_snapshot_is_left(ours: Path, 
         assert re.search(rf"Topic: {name}\s.*PartitionCount: {count}\s.*retention.ms=5000", listed), listed
 
 
-def test_apaches_snapshot_means_to_us_what_its_log_means(tmp_path: Path) -> None:
+def test_our_image_of_apaches_snapshot_equals_that_of_its_log(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with ApacheKafka(data=[data], properties=OFTEN) as kafka:
         create_topics(kafka.bootstrap_servers)
@@ -138,14 +138,14 @@ def test_apaches_snapshot_means_to_us_what_its_log_means(tmp_path: Path) -> None
     assert sorted(image.topics.by_name) == sorted(TOPICS)
     assert (image.topics, image.configs, image.cluster) == (whole.topics, whole.configs, whole.cluster)
     assert image.features == whole.features
-    # And what we would write of it says the same in as many records, in the same versions.
+    # The snapshot that we would write of the image has the same records in the same versions.
     theirs = [record for batch in reader.batches() for record in batch.records]
     at_snapshot = MetadataImage.EMPTY.apply(theirs, latest.offset - 1, latest.epoch)
     again = [record for record, _ in snapshot_records(at_snapshot)]
     assert sorted(map(repr, again)) == sorted(map(repr, theirs))
 
 
-def test_a_directory_that_is_formatted_alone_names_the_same_voter_as_apaches(tmp_path: Path) -> None:
+def test_a_directory_formatted_as_standalone_controller_has_the_same_voter_records_as_apaches(tmp_path: Path) -> None:
     properties = tmp_path / "server.properties"
     properties.write_text(
         "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
@@ -173,7 +173,7 @@ def test_a_directory_that_is_formatted_alone_names_the_same_voter_as_apaches(tmp
 
 
 def quorum_described(bootstrap_servers: str) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """What of the status does not depend on time and chance, and the members with their directories."""
+    """Return the fields of the status that are not random or times, and the members with their directories."""
     server = ("--bootstrap-server", bootstrap_servers, "describe")
     status = run_tool("kafka-metadata-quorum", *server, "--status", check=True).stdout
     fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
@@ -191,7 +191,7 @@ def quorum_described(bootstrap_servers: str) -> tuple[dict[str, str], list[tuple
     return shape, members
 
 
-def test_three_nodes_are_described_like_apaches() -> None:
+def test_kafka_metadata_quorum_describes_three_nodes_as_it_describes_apaches() -> None:
     with Cluster(3) as cluster:
         mine = quorum_described(cluster.bootstrap_servers)
     with ApacheKafka(nodes=3) as kafka:

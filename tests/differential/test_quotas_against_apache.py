@@ -1,7 +1,7 @@
-"""The same quotas and the same requests on Apache Kafka and here: throttled in the same places, with the same errors.
+"""The same quotas and requests on Apache Kafka and here: the same requests are throttled, with the same errors.
 
-Every request has a connection of its own: one that is muted would only make the script wait. How long a client shall
-wait depends on when its requests come, so it is compared with nothing. Sizes stay well away from the limits.
+Every request has a connection of its own, because a muted connection would make the script wait. The throttle time
+depends on when requests arrive, so it is not compared. Sizes are far from the limits.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TIGHT, LOOSE = 1_000.0, 1e9
 
 
 class Side:
-    """A broker, and how a client asks it: each time on a new connection."""
+    """A broker, to which every request is sent on a new connection."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -86,8 +86,8 @@ def _is_seen(side: Side, is_throttled: bool) -> bool:
     return side.is_throttled("c", 100_000) is is_throttled
 
 
-def test_clients_of_a_user_share_its_limit_and_those_of_a_pair_do_not(sides: list[Side]) -> None:
-    # Before the tests that let clients of this user send much more: Apache remembers what a user has sent.
+def test_clients_share_a_user_quota_and_not_a_quota_of_user_and_client_id(sides: list[Side]) -> None:
+    # Runs before the tests in which clients of this user send much more: Apache remembers what a user has sent.
     def script(side: Side) -> list[bool]:
         found = []
         side.alter({(("user", USER),): {PRODUCE: 100_000.0}})
@@ -103,8 +103,8 @@ def test_clients_of_a_user_share_its_limit_and_those_of_a_pair_do_not(sides: lis
     assert [script(side) for side in sides] == [expected] * 2
 
 
-def test_each_level_goes_before_those_below_it(sides: list[Side]) -> None:
-    """A limit at one level, and its contrary at all levels below: what happens to a client tells which one holds."""
+def test_a_quota_of_each_level_takes_precedence_over_those_of_lower_levels(sides: list[Side]) -> None:
+    """Set a limit at one level and the opposite limit at all levels below: the throttling shows which one applies."""
     seen: list[list[tuple[int, bool]]] = []
     for side in sides:
         found: list[tuple[int, bool]] = []
@@ -115,7 +115,7 @@ def test_each_level_goes_before_those_below_it(sides: list[Side]) -> None:
                 side.alter(
                     {**above, LEVELS[level]: {PRODUCE: here}, **{one: {PRODUCE: below} for one in LEVELS[level + 1 :]}}
                 )
-                # The change reaches the broker a moment later.
+                # The broker applies the change a moment later.
                 until(partial(_is_seen, side, is_tight), f"level {level}")
                 found.append((level, side.is_throttled("c", 100_000)))
         side.alter({entity: {PRODUCE: None} for entity in LEVELS})
@@ -125,7 +125,7 @@ def test_each_level_goes_before_those_below_it(sides: list[Side]) -> None:
 
 
 def time_to_learn(side: Side) -> None:
-    """Until the broker has another quota that was set behind the one in question; it is one that goes before all."""
+    """Wait until the broker has applied a later quota, one of the highest precedence, and so all quotas before it."""
     canary = (("user", USER), ("client-id", "canary"))
     side.alter({canary: {PRODUCE: 1.0}})
     until(lambda: side.is_throttled("canary", 1_000), "the quota of the canary")
@@ -133,7 +133,7 @@ def time_to_learn(side: Side) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12])
-def test_fetches_over_the_limit_are_empty_in_the_same_places(sides: list[Side], version: int) -> None:
+def test_the_same_fetches_as_on_apache_are_throttled_and_empty(sides: list[Side], version: int) -> None:
     def script(side: Side) -> list[tuple[bool, int]]:
         client = f"reader-{version}"
         with side.wire("writer") as wire:
@@ -156,11 +156,11 @@ def test_fetches_over_the_limit_are_empty_in_the_same_places(sides: list[Side], 
     assert [throttled for throttled, _ in ours] == [False, False, True, False]
 
 
-def test_request_time_throttles_by_a_second_at_most(sides: list[Side]) -> None:
+def test_a_request_time_quota_throttles_by_at_most_one_second(sides: list[Side]) -> None:
     for side in sides:
         side.limit("busy", REQUEST, 0.01)
         time_to_learn(side)
-        # How many requests that takes depends on the machine.
+        # The number of requests until throttling depends on the machine.
         throttled_ms = [0]
         while throttled_ms[-1] == 0 and len(throttled_ms) < 1_000:
             with side.wire("busy") as wire:
@@ -170,7 +170,7 @@ def test_request_time_throttles_by_a_second_at_most(sides: list[Side]) -> None:
 
 
 def mutate(side: Side) -> list[tuple[str, list[int], bool]]:
-    """A topic of 200 partitions overdraws the bucket of eleven tokens, for minutes."""
+    """Send mutations above their quota and return their results; 200 partitions overdraw the bucket for minutes."""
     done: list[tuple[str, list[int], bool]] = []
 
     def note(what: str, client: str, response: Any) -> None:
@@ -194,7 +194,7 @@ def mutate(side: Side) -> list[tuple[str, list[int], bool]]:
         ("older", "create", {"o1": 5}, 5),
         ("older", "create", {"o2": 200, "o3": 1}, 5),
         ("older", "create", {"o4": 1}, 7),
-        # One by one: Apache deletes the topics of a request in the order of their ids' hashes.
+        # One topic per request: Apache deletes the topics of a request in the order of their ids' hashes.
         ("deleting", "delete", ["large-1"], 6),
         ("deleting", "delete", ["free-3"], 6),
         ("deleting", "delete", ["free-4"], 5),
@@ -219,12 +219,12 @@ def mutate(side: Side) -> list[tuple[str, list[int], bool]]:
     return done
 
 
-def test_mutations_are_refused_and_throttled_in_the_same_places(sides: list[Side]) -> None:
+def test_the_same_controller_mutations_as_on_apache_are_refused_and_throttled(sides: list[Side]) -> None:
     apaches, ours = (mutate(side) for side in sides)
     assert ours == apaches
 
 
-def test_an_address_that_connects_too_often_is_closed_unserved(sides: list[Side]) -> None:
+def test_connections_above_the_connection_rate_quota_of_an_ip_are_closed_unserved(sides: list[Side]) -> None:
     for side in sides:
         admin = side.wire("admin")
         admin.alter_quotas({(("ip", "127.0.0.1"),): {CONNECTIONS: 1.0}})

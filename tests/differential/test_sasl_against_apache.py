@@ -1,7 +1,7 @@
-"""The same logins, right and wrong, on Apache Kafka and on Pessoa: the same answers, and closed at the same places.
+"""The same valid and invalid logins on Apache Kafka and on Pessoa: the same responses and closed connections.
 
-Each scenario is a list of what a client sends, on a connection of its own. What comes back is written down: the fields
-of each response, or that the connection was closed. What differs on purpose stands in `DIFFERENT` with both sides.
+Each scenario is a list of a client's requests on a connection of its own. The responses are written down: the fields
+of each response, or that the connection was closed. Intended differences are in `DIFFERENT` with both sides.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from tests.support.sasl import (
 
 pytestmark = pytest.mark.apache
 
-# Where sessions have an end.
+# The listener whose sessions have a lifetime.
 LASTING_MS = 60_000
 PLAIN_TOKEN = f"\0{USER}\0{PASSWORD}".encode()
 Step = Callable[[Wire], str]
 
 
 class Ports(NamedTuple):
-    """Of one broker: a listener whose sessions have no end, and one whose sessions last a minute."""
+    """The ports of one broker: a listener with endless sessions, and one whose sessions last a minute."""
 
     endless: int
     lasting: int
@@ -103,7 +103,7 @@ def versions(version: int = 3) -> Step:
 
 
 def unknown_versions(wire: Wire) -> str:
-    # A header with tagged fields, as every version has that a client could know and we do not.
+    # A header with tagged fields, which every future version will have.
     wire.send(framed(pack(">hhihb", 18, 99, 7, -1, 0)))
     body = wire.frame()
     return f"versions: {int.from_bytes(body[4:6], 'big')}"
@@ -149,7 +149,7 @@ def send(data: bytes) -> Step:
 
 
 def scram(mechanism: str, user: str = USER, password: str = PASSWORD, spoil: Callable[[str], str] = str) -> Step:
-    """Both messages; `spoil` changes the second."""
+    """Return a step that sends both messages of a SCRAM login; `spoil` changes the second."""
 
     def step(wire: Wire) -> str:
         exchange = ScramClientExchange(mechanism, user, password, "abc")
@@ -242,7 +242,7 @@ OTHER_MECHANISM = (
 
 
 class Tokens:
-    """What is asked about delegation tokens on one connection; the last token that was created is remembered."""
+    """Steps with delegation token requests on one connection; the last created token is remembered."""
 
     def __init__(self) -> None:
         self.mac = b""
@@ -276,7 +276,7 @@ class Tokens:
             return answer
 
         def step(wire: Wire) -> str:
-            # Apache's controller hears of a token behind the answer that has created it.
+            # Apache's controller applies a new token shortly after it has answered.
             answer = until(lambda: ask_once(wire), lambda one: mac is not None or one.error_code != 62, "the token")
             return f"renew: {answer.error_code} {answer.expiry_timestamp_ms > 0}"
 
@@ -326,7 +326,7 @@ DIFFERENT = {
     "versions after the handshake": ("versions: 34", "closed"),
     "metadata after the handshake": ("metadata: 0 brokers", "closed"),
     "metadata between": ("metadata: 0 brokers", "closed"),
-    # Apache has the sentence, and sends it to its log alone.
+    # Apache writes the message to its log only.
     "again with another mechanism": (
         "closed",
         f"first: 58 {OTHER_MECHANISM}",
@@ -360,22 +360,22 @@ def compare(scenarios: dict[str, list[Step]], theirs: int, ours: int) -> dict[st
     return found
 
 
-def test_logins_are_answered_as_apache_answers_them(apache: Ports, ours: Ports) -> None:
+def test_logins_are_answered_as_by_apache(apache: Ports, ours: Ports) -> None:
     expected = {name: lines for name, lines in DIFFERENT.items() if name in ENDLESS}
     assert compare(ENDLESS, apache.endless, ours.endless) == expected
 
 
-def test_sessions_with_an_end_are_answered_as_apache_answers_them(apache: Ports, ours: Ports) -> None:
+def test_logins_with_a_session_lifetime_are_answered_as_by_apache(apache: Ports, ours: Ports) -> None:
     expected = {name: lines for name, lines in DIFFERENT.items() if name in LASTING}
     assert compare(LASTING, apache.lasting, ours.lasting) == expected
 
 
-def test_delegation_tokens_are_answered_as_apache_answers_them(apache: Ports, ours: Ports) -> None:
+def test_delegation_token_requests_are_answered_as_by_apache(apache: Ports, ours: Ports) -> None:
     theirs = {name: transcript(apache.endless, steps) for name, steps in token_scenarios().items()}
     found = {name: transcript(ours.endless, steps) for name, steps in token_scenarios().items()}
     assert found == theirs
 
 
-def test_the_transcripts_are_not_empty(ours: Ports) -> None:
+def test_the_transcript_of_a_plain_login_ends_with_metadata_and_an_open_connection(ours: Ports) -> None:
     lines = transcript(ours.endless, ENDLESS["plain"])
     assert lines[-2:] == ["metadata: 1 brokers", "open"]

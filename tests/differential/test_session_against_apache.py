@@ -1,8 +1,8 @@
-"""One session with really started brokers, Apache's and ours: they answer the same, but for what is listed here.
+"""One session with real brokers, Apache's and ours: the same responses, except for the differences listed here.
 
-The session is a script of several hundred requests (`session_script`), each with its answer in words that are the same
-on both sides (`session_stage`). `deviations` names every step whose answers differ, line by line, and the line of
-docs/DEVIATIONS.md that says why. A difference that is not in the table fails, and so does one that is and no longer
+The session is a script of several hundred requests (`session_script`); the responses are written in words that are the
+same on both sides (`session_stage`). `deviations` names each step whose responses differ, line by line, and the line of
+docs/DEVIATIONS.md with the reason. A difference that is not in the table fails, and so does a listed one that no longer
 exists.
 """
 
@@ -23,14 +23,14 @@ from tests.differential.session_stage import INTERNAL_PARTITIONS, Player
 pytestmark = pytest.mark.apache
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "DEVIATIONS.md"
-# Few partitions of the internal topics, since each has to be made; and no pause before a group's members are counted.
+# Few partitions of the internal topics, since each has to be created; and no initial rebalance delay.
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
     "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
     "default.replication.factor": "1",
-    # Leaders, epochs and ISRs are compared, and a broker that a busy machine forgets for a while must not lose its own.
+    # Long timeouts: leaders, epochs and ISRs are compared, and must not change because the machine is busy.
     "broker.session.timeout.ms": "120000",
     "replica.lag.time.max.ms": "120000",
     "controller.quorum.fetch.timeout.ms": "60000",
@@ -40,11 +40,11 @@ Transcript = Mapping[str, list[str]]
 
 
 class Deviation(NamedTuple):
-    """The lines of a step that only Apache says, and those that only we say."""
+    """The lines of a step that only Apache's transcript has, and those that only ours has."""
 
     apache: tuple[str, ...]
     ours: tuple[str, ...]
-    # A piece of the line in docs/DEVIATIONS.md.
+    # A part of the line in docs/DEVIATIONS.md.
     because: str
 
 
@@ -53,7 +53,7 @@ _EMPTY = "is_internal=False partitions=[] topic_authorized_operations=-214748364
 
 
 def deviations(brokers: int = 1) -> dict[str, Deviation]:
-    """By step."""
+    """Return the expected deviations by step."""
     return {
         "Metadata v13: by no id": Deviation(
             (
@@ -88,7 +88,7 @@ def transcript(ports: Mapping[int, int]) -> Transcript:
 
 
 def differences(apache: Transcript, ours: Transcript) -> dict[str, tuple[list[str], list[str]]]:
-    """Step → what only Apache says, what only we say; in the order of the session."""
+    """Return step → the lines of Apache only, the lines of ours only; in the order of the session."""
     found = {}
     for title in {**apache, **ours}:
         theirs, own = Counter(apache.get(title, ["(no such step)"])), Counter(ours.get(title, ["(no such step)"]))
@@ -112,7 +112,7 @@ def check(apache: Transcript, ours: Transcript, listed: Mapping[str, Deviation])
     assert not (gone := sorted(expected.keys() - found.keys())), f"these no longer differ: {gone}"
 
 
-def test_a_session_with_one_broker_goes_as_with_apache_kafka(
+def test_a_session_with_one_broker_has_the_same_transcript_as_with_one_of_apache(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     with ApacheKafka(properties=SETTINGS) as kafka:
@@ -123,7 +123,7 @@ def test_a_session_with_one_broker_goes_as_with_apache_kafka(
     record_property("compared", f"a session of {len(apache)} steps, one broker beside Apache's")
 
 
-def test_a_session_with_three_brokers_goes_as_with_three_of_apache_kafka(
+def test_a_session_with_three_brokers_has_the_same_transcript_as_with_three_of_apache(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     with ApacheKafka(nodes=3, properties=SETTINGS) as kafka:
@@ -135,11 +135,11 @@ def test_a_session_with_three_brokers_goes_as_with_three_of_apache_kafka(
 
 
 @pytest.mark.parametrize("because", sorted({one.because for one in deviations().values()}))
-def test_every_difference_of_the_session_is_written_down(because: str) -> None:
+def test_every_listed_difference_of_the_session_is_in_docs_deviations(because: str) -> None:
     assert because in DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_an_unexpected_difference_and_one_that_is_gone_are_both_failures() -> None:
+def test_an_unlisted_difference_and_a_listed_one_that_no_longer_exists_both_fail() -> None:
     same, other = {"step": ["a", "b"]}, {"step": ["a", "c"]}
     listed = {"step": Deviation(("b",), ("c",), "")}
     check(same, other, listed)

@@ -1,7 +1,7 @@
-"""Settings of groups, transactions and producers on Apache Kafka and on us: the same requests, the same answers.
+"""Settings of groups, transactions and producers on Apache Kafka and on us: the same requests get the same responses.
 
-What Apache's own integration tests ask for (ProducerIdExpirationTest, TransactionsExpirationTest and those of the group
-APIs), with limits so low that every request meets one of them.
+The requests are those of Apache's own integration tests (ProducerIdExpirationTest, TransactionsExpirationTest and those
+of the group APIs), with limits so low that every request reaches one of them.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Play:
             ("c", "m1", "uniform"),
             ("c", "m1", "range"),
             ("c", "m2", None),
-            # It has a member of the classic protocol, and may not change.
+            # The group has a member of the classic protocol, and may not be converted.
             ("session-20000", "m1", None),
         ):
             request = ConsumerGroupHeartbeatRequest(
@@ -188,7 +188,7 @@ class Play:
         records = transactional(producer.producer_id, 0, producer_epoch=producer.producer_epoch, timestamp=now_ms())
         self.note("produces", await self.produce(records, "expires"))
         await self.end("expires", producer)
-        # The transactional id expires, and its producer id stays known to the partition.
+        # The transactional id expires, while the partition still has its producer id.
         described = DescribeTransactionsRequest(transactional_ids=["expires"])
         gone = await self.until(
             lambda: self.ask(described, 0), lambda answer: answer.transaction_states[0].error_code != ErrorCode.NONE
@@ -242,7 +242,7 @@ class Play:
         self.note("a batch of no transaction", await self.until(late, lambda code: code == ErrorCode.NONE))
 
 
-def test_limits_and_expiry_are_those_of_apache() -> None:
+def test_limits_and_expiry_of_groups_transactions_and_producers_are_those_of_apache() -> None:
     with ApacheKafka(properties=SETTINGS) as apache, Broker(SETTINGS) as broker:
         theirs = asyncio.run(Play(apache.nodes[0].port).run())
         ours = asyncio.run(Play(broker.port).run())

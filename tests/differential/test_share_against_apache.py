@@ -1,4 +1,4 @@
-"""Share groups (KIP-932), asked of Apache Kafka and of our broker: the same answers, but for what is listed here."""
+"""Requests about share groups (KIP-932) to Apache Kafka and to our broker: the same responses, but for `DIFFERENT`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SETTINGS = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.share.assignment.interval.ms": "0",
     "group.share.min.assignment.interval.ms": "0",
-    # No lock ends while the machine is busy with something else.
+    # Long, so that no lock expires while the machine is busy.
     "group.share.record.lock.duration.ms": "600000",
     "group.share.max.record.lock.duration.ms": "600000",
     "group.share.session.timeout.ms": "600000",
     "group.share.max.session.timeout.ms": "600000",
 }
-# Steps whose answers differ, and why.
+# Steps whose responses differ → reason.
 DIFFERENT = {
     "ShareFetch v2: unknown topic": "Apache fails with UNKNOWN_SERVER_ERROR, we name the topic that is unknown",
     "ShareFetch v2: the rest, by batches": "Apache begins a new entry where it had acquired before, we do not",
@@ -48,7 +48,7 @@ def lines(transcript: Mapping[str, list[str]]) -> list[str]:
     return [line for title, answer in transcript.items() for line in (f"── {title}", *answer)]
 
 
-def test_share_groups_are_answered_for_as_by_apache_kafka() -> None:
+def test_requests_about_share_groups_are_answered_as_by_apache() -> None:
     with ApacheKafka(properties=SETTINGS) as apache:
         theirs = played(int(apache.bootstrap_servers.rpartition(":")[2]))
     with Broker(SETTINGS) as broker:

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071), asked of Apache Kafka and of our broker: the same answers."""
+"""Requests about streams groups (KIP-1071) to Apache Kafka and to our broker: the same responses."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ SETTINGS = {
     "group.streams.initial.rebalance.delay.ms": "0",
     "group.streams.assignment.interval.ms": "0",
     "group.streams.min.assignment.interval.ms": "0",
-    # No session ends while the machine is busy with something else.
+    # Long, so that no session ends while the machine is busy.
     "group.streams.session.timeout.ms": "600000",
     "group.streams.max.session.timeout.ms": "600000",
 }
-# When it rises is each side's own; clients only look whether it has changed.
+# The sides raise this epoch at different times; clients only check whether it has changed.
 EPOCH = re.compile(r"endpoint_information_epoch=\d+")
 
 
@@ -38,7 +38,7 @@ def played(port: int) -> dict[str, list[str]]:
     return player.transcript
 
 
-def test_streams_groups_are_answered_for_as_by_apache_kafka() -> None:
+def test_requests_about_streams_groups_are_answered_as_by_apache() -> None:
     with ApacheKafka(properties=SETTINGS) as apache:
         theirs = played(int(apache.bootstrap_servers.rpartition(":")[2]))
     with Broker(SETTINGS) as broker:

@@ -1,7 +1,7 @@
-"""Client telemetry (KIP-714) on Apache Kafka and here: the same subscriptions, the same requests, the same answers.
+"""Client telemetry (KIP-714) on Apache Kafka and here: the same subscriptions and requests get the same responses.
 
-Apache offers it with an exporter alone: `tests/apache/telemetry/TelemetryReporter.java` is one. An interval of an hour
-makes every second request of an instance an early one, so each case has an instance of its own.
+Apache offers it only with an exporter: `tests/apache/telemetry/TelemetryReporter.java` is one. An interval of an hour
+makes every second request of an instance too early, so each case has an instance of its own.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Side:
         self.apis = {one.api_key for one in self.wire.ask(software, ApiVersionsResponse, 3).api_keys}
 
     def alter(self, **subscriptions: Mapping[str, str | None]) -> None:
-        """Change subscriptions, and wait until clients hear of all of them.
+        """Change subscriptions, and wait until clients get all of them.
 
-        Apache's brokers make the changes of a request one after the other, so clients may hear of the marker first. A
-        second change of it comes when the first request was done.
+        Apache's brokers apply the changes of a request one after the other, so clients may get the marker first. A
+        second change of the marker is applied after the whole first request.
         """
         for changes in (subscriptions, {}):
             self._alter(changes)
@@ -119,7 +119,7 @@ def both(sides: list[Side], script: Callable[[Side], object]) -> object:
     return ours
 
 
-def test_both_offer_the_apis(sides: list[Side]) -> None:
+def test_both_brokers_offer_the_telemetry_apis(sides: list[Side]) -> None:
     assert both(sides, lambda side: sorted(side.apis & {71, 72})) == [71, 72]
 
 
@@ -135,7 +135,9 @@ SUBSCRIPTIONS: list[dict[str, dict[str, str | None]]] = [
 
 
 @pytest.mark.parametrize("subscriptions", SUBSCRIPTIONS, ids=",".join)
-def test_a_client_is_told_the_same(sides: list[Side], subscriptions: dict[str, dict[str, str | None]]) -> None:
+def test_a_client_gets_the_same_telemetry_subscription_as_from_apache(
+    sides: list[Side], subscriptions: dict[str, dict[str, str | None]]
+) -> None:
     instance = Uuid.of(5 + SUBSCRIPTIONS.index(subscriptions) << 80)
 
     def script(side: Side) -> list[tuple[object, ...]]:
@@ -147,7 +149,7 @@ def test_a_client_is_told_the_same(sides: list[Side], subscriptions: dict[str, d
     both(sides, script)
 
 
-def test_errors_of_requests_are_the_same(sides: list[Side]) -> None:
+def test_telemetry_requests_get_the_same_errors_as_from_apache(sides: list[Side]) -> None:
     broken = compress(Codec.ZSTD, DATA)[:-5]
     pushes: list[tuple[bytes, int, int, bool]] = [
         # data, codec, what is added to the subscription id, is it the last
@@ -175,7 +177,7 @@ def test_errors_of_requests_are_the_same(sides: list[Side]) -> None:
             known = side.get(instance).subscription_id
             codes = [side.push(instance, known + added, data, codec, is_last=is_last)]
             codes.append(side.get(instance).error_code)
-            # Two more, then the last, and what is said after that.
+            # Two more pushes, then the terminating one, and two after that.
             codes += [side.push(instance, known, is_last=last) for last in (False, False, True, True, False, False)]
             codes.append(side.get(instance).error_code)
             found.append(codes)
@@ -188,7 +190,7 @@ def test_errors_of_requests_are_the_same(sides: list[Side]) -> None:
     both(sides, script)
 
 
-def test_an_instance_may_ask_at_once_when_subscriptions_change_or_it_comes_with_another_connection(
+def test_an_instance_may_ask_again_early_when_subscriptions_change_or_on_a_new_connection(
     sides: list[Side],
 ) -> None:
     def script(side: Side) -> list[int]:

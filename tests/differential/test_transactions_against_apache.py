@@ -1,10 +1,10 @@
-"""Transactions, asked of Apache Kafka and of our coordinator: the same answers, and the same records in the log.
+"""Requests about transactions to Apache Kafka and to our coordinator: the same responses and records in the log.
 
-One script of requests is played to both, byte for byte the same but for producer ids, which are named in the order in
-which they appear. It goes through both kinds of transaction, zombies, retries, wrong requests, a time-out and what
-operators ask. Then `__transaction_state` is read on both sides and compared record by record, without times.
+One script of requests is played to both, byte for byte the same except for producer ids, which are named in the order
+in which they appear. It has both versions of transactions, fenced producers, retries, invalid requests, a timeout and
+the requests of operators. Then `__transaction_state` is read on both sides and compared by record, without times.
 
-Where an outcome is being written the script waits for it, so that CONCURRENT_TRANSACTIONS is never a matter of luck.
+The script waits until a commit or abort is complete, so that CONCURRENT_TRANSACTIONS never depends on timing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ PARTITIONS = 3
 GROUP_PARTITIONS = 5
 ABORT_INTERVAL_MS = 100
 PATIENCE_S = 120.0
-# Long enough for the one that goes on afterwards to begin and end, on a busy machine as well.
+# Long enough for the next transaction to begin and end, also on a busy machine.
 SHORT_TIMEOUT_MS = 4_000
 NOT_YET = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -95,7 +95,7 @@ class ApacheSide:
     async def prepare(self) -> None:
         topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
         await self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000, validate_only=False), 7)
-        # The offsets of groups and the states of transactions have topics that are made when they are first asked for.
+        # __consumer_offsets and __transaction_state are created by the first FindCoordinator.
         for key_type in (0, 1):
             find = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["first"])
             await wait_until_ready(self, find, 4, lambda response: response.coordinators[0].error_code)
@@ -115,7 +115,7 @@ async def wait_until_ready(side: Side, request: Message, version: int, code: Any
 
 
 class OurSide:
-    """The coordinator without a broker: every marker is written as soon as it is asked for."""
+    """Our coordinator without a broker: every marker counts as written at once."""
 
     def __init__(self) -> None:
         self.log = MemoryLog(PARTITIONS)
@@ -152,7 +152,7 @@ class OurSide:
             await loading
 
     async def ask(self, request: Message, version: int) -> Any:
-        # Through bytes and back, since only what a version has is what a client sees.
+        # Encoded and decoded, since a client sees only the fields that the version has.
         kind = type(request)
         asked = kind.decode(request.encode(version), version)
         answer = submit(self.coordinator, asked, Context(version))
@@ -161,7 +161,7 @@ class OurSide:
 
 
 class Play:
-    """Plays the script to one side and writes down what it says."""
+    """Plays the script to one side and writes down its responses."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -246,7 +246,7 @@ class Play:
         return response.producer_id, response.producer_epoch
 
     async def wait_for_the_end(self, name: str, is_open: bool = False) -> None:
-        """Until no outcome is being written; with `is_open` also until what is open is aborted."""
+        """Wait until no commit or abort is under way; with `is_open` also until an open transaction is aborted."""
         busy = {"PrepareCommit", "PrepareAbort"} | ({"Ongoing"} if is_open else set())
         deadline = time.monotonic() + PATIENCE_S
         while (await self.state(name)).transaction_state in busy:
@@ -415,7 +415,7 @@ async def played(play: Play) -> None:
 
 
 def stored(play: Play, found: Iterator[tuple[bytes | None, bytes | None]]) -> dict[str, list[str]]:
-    """By transactional id what is in the log, in words without times."""
+    """Return the records in the log by transactional id, in words without times."""
     told: dict[str, list[str]] = {}
     for key, value in found:
         assert key is not None
@@ -483,7 +483,7 @@ async def play_apache(kafka: ApacheKafka) -> tuple[list[str], dict[str, list[str
     return play.transcript, stored(play, records_of_apache(kafka))
 
 
-def test_both_say_the_same_and_write_the_same_records() -> None:
+def test_a_script_of_transaction_requests_gets_the_same_responses_and_records_as_on_apache() -> None:
     with ApacheKafka(
         transaction_state_log_num_partitions=PARTITIONS,
         offsets_topic_num_partitions=GROUP_PARTITIONS,

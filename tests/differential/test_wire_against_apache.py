@@ -1,16 +1,16 @@
-"""Every message that we declare, in every version, judged by Apache Kafka's own classes.
+"""Every message that we declare, in every version, compared with Apache Kafka's own classes.
 
-Five questions, each asked of all messages, so that a declaration can hardly be wrong in a way that none of them sees:
+Five checks, each of all messages, so that a wrong declaration can hardly pass all of them:
 
     the same messages    both sides have the same names and the same version ranges
     the same bytes       Apache reads what we wrote, to the last byte, and writes the very same bytes
-    the same values      what Apache read, as JSON, has our values under our names: two int32 cannot have changed places
+    the same values      Apache's JSON of the message has our values under our names: two int32 fields are not swapped
     the same defaults    a fresh message of Apache's has our fields, in our order, with our defaults
     the same refusals    a field that an older version lacks is dropped where Apache drops it, refused where it refuses
 
 Two tables go with the messages: the APIs with their header versions, and the error codes.
 
-Nothing is passed over in silence. A message or a field that one side lacks stands in a table below with the reason,
+Nothing is left out silently. A message or a field that one side lacks is in a table below with the reason,
 and an entry that is no longer true fails. The values come from `tests.support.wire_values`, with a seed made of
 name and version.
 """
@@ -38,11 +38,11 @@ pytestmark = pytest.mark.apache
 
 VALUES_PER_VERSION = 8
 
-# Name of the message: why the other side does not have it.
+# Name of the message → why the other side lacks it.
 ONLY_OURS: dict[str, str] = {}
 ONLY_APACHES: dict[str, str] = {}
 
-# The same for single fields, in Apache's spelling.
+# The same for single fields, with Apache's names.
 FIELDS_ONLY_APACHES = {
     "ShareFetchRequest.topics.partitions.partitionMaxBytes": "it is for version 0 alone, and the versions start at 1",
 }
@@ -85,12 +85,12 @@ def random_samples() -> Iterator[Sample]:
 
 
 def compared(request: pytest.FixtureRequest, sentence: str) -> None:
-    """Goes into the report of the test, which survives captured output and parallel workers."""
+    """Put a sentence into the report of the test, which is kept despite captured output and parallel workers."""
     request.node.user_properties.append(("compared", sentence))
 
 
 def few(problems: list[str]) -> str:
-    """Enough of the problems to see what they have in common."""
+    """Return the first problems, to show what they have in common."""
     return f"{len(problems)} problems, the first of them:\n" + "\n".join(problems[:10])
 
 
@@ -120,7 +120,7 @@ def test_apache_writes_the_same_bytes_after_reading_ours(
     compared(request, f"{len(pairs)} message × version pairs with Apache Kafka, {len(judged)} values, byte by byte")
 
 
-def test_apache_reads_the_values_that_we_wrote_under_the_same_names(judged: list[tuple[Sample, Verdict]]) -> None:
+def test_apache_reads_our_values_under_the_same_field_names(judged: list[tuple[Sample, Verdict]]) -> None:
     problems: list[str] = []
     for sample, verdict in judged:
         layout = Layout(sample.kind, sample.version)
@@ -190,7 +190,7 @@ def test_errors_have_the_same_codes_and_names_and_are_as_retriable(judge: Judge)
 
 
 def plain(name: str) -> str:
-    """`current_leader_epoch` and `currentLeaderEpoch` alike."""
+    """Return the same text for `current_leader_epoch` and `currentLeaderEpoch`."""
     return name.replace("_", "").lower()
 
 
@@ -213,7 +213,7 @@ def value_differences(field: Field, ours: Any, theirs: Any, layout: Layout, path
         if ours is not theirs:
             yield f"{path}: {ours!r} is {theirs!r} to Apache"
     elif field.kind == "records":
-        # Apache's JSON leaves record data out; the comparison of bytes has it.
+        # Apache's JSON lacks record data; it is compared byte by byte.
         return
     elif field.kind == "struct":
         yield from differences(ours, theirs, layout, path)
@@ -246,7 +246,7 @@ def is_default(field: Field, value: Any) -> bool:
 def default_differences(
     kind: type[Struct], theirs: dict[str, Any], path: str, passed_over: set[str]
 ) -> Iterator[str | None]:
-    """One item for each field: None if it is as Apache has it, else what is different."""
+    """Yield one item for each field: None if it is as in Apache, else the difference."""
     known = {name for name in theirs if f"{path}.{name}" in FIELDS_ONLY_APACHES}
     passed_over.update(f"{path}.{name}" for name in known)
     theirs = {name: described for name, described in theirs.items() if name not in known}
@@ -265,7 +265,7 @@ def default_differences(
 
 def default_as_apache_shows_it(field: Field, theirs: Any) -> Any:
     if field.kind == "struct":
-        # A struct that was not given is None here; there it is an object full of defaults unless null is the default.
+        # A missing struct is None here; in Apache it is an object of defaults unless null is the default.
         return theirs if field.zero is None else field.zero
     if field.zero is None:
         return None
@@ -280,7 +280,7 @@ def default_as_apache_shows_it(field: Field, theirs: Any) -> Any:
 
 
 def samples_with_one_field_set(kind: type[Message]) -> Iterator[tuple[str, Sample]]:
-    """For each field, however deep, messages that set it alone, in the highest version that has it."""
+    """Yield for each field, at any depth, messages that set only this field, in the highest version that has it."""
     seen = set()
     for version in reversed(kind.versions.each()):
         layout = Layout(kind, version)
@@ -325,7 +325,7 @@ def field_variants(field: Field, layout: Layout) -> Iterator[tuple[str, Any]]:
 
 EMPTY_VALUES: dict[str, Any] = {"string": "", "bytes": b"", "records": memoryview(b"")}
 
-# No field has one of these as its default; the test of the defaults would show it, and `variants` asserts it.
+# No field has one of these values as its default; `variants` asserts that.
 OTHER_VALUES: dict[str, Any] = {
     **dict.fromkeys(("int8", "int16", "uint16", "int32", "uint32", "int64"), 77),
     "float64": 7.5,
