@@ -209,7 +209,7 @@ DRIVERS: Mapping[str, Language] = {
 
 
 def built(language: Language) -> Path:
-    """Return the directory of the compiled driver, compiled first if its sources are new; may raise ClientUnavailable."""
+    """Return the directory of the compiled driver, compiling it if its sources are new; may raise ClientUnavailable."""
     sources = [path for path in sorted((HERE / language.folder).rglob("*")) if path.is_file()]
     text = b"".join(path.name.encode() + path.read_bytes() for path in sources)
     name = f"{language.folder}{language.variant}"
