@@ -1,7 +1,7 @@
-"""Pessoa as `pip install pessoa` leaves it, without the extras and without this repository.
+"""Pessoa as `pip install pessoa` installs it, without the extras and without this repository.
 
-`tools/check-versions` copies this file out of the repository and runs it in an environment that has the wheel, what the
-wheel asks for, and pytest. So it imports nothing from `tests`, and needs nothing of `dev`. In the repository it runs
+`tools/check-versions` copies this file out of the repository and runs it in an environment with the wheel, its
+dependencies, and pytest. So it imports nothing from `tests` and needs nothing of `dev`. In the repository it runs
 like any other test, on the editable install.
 """
 
@@ -19,7 +19,7 @@ from pessoa.testing.cluster import Cluster
 
 PATIENCE_S = 120
 
-# What needs an extra: code that Spark sends to its own workers, the pages of the control centre, and HTTP/2 for ksql.
+# Modules that need an extra: code that Spark sends to its workers, the control centre's pages, and HTTP/2 for ksql.
 OF_EXTRAS = (
     "pessoa.pipelines.ordered_state_processor",
     "pessoa.pipelines.row_process_state",
@@ -41,7 +41,7 @@ print(len(names), "pyspark" in sys.modules)
 
 
 def run_strictly(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python process to which every warning is an error, also that about a file that was left open."""
+    """Run a Python process in which every warning is an error, also about files that were left open."""
     return subprocess.run(
         [sys.executable, "-X", "dev", "-W", "error", *words], capture_output=True, text=True, timeout=PATIENCE_S
     )
@@ -62,7 +62,7 @@ def test_every_console_command_refers_to_a_function() -> None:
         assert callable(entry.load()), entry.name
 
 
-def test_pessoa_help_lists_its_commands() -> None:
+def test_pessoa_help_prints_the_usage_without_a_warning() -> None:
     ended = run_strictly("-c", "import sys; from pessoa.cli.main import main; sys.exit(main(['--help']))")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.startswith("Usage: ")
@@ -88,7 +88,7 @@ def produce_and_consume(servers: str, topic: str) -> bytes | None:
     consumer.subscribe([topic])
     deadline = time.monotonic() + PATIENCE_S
     message: Message | None = None
-    # The broker of a cluster that is asked first may not have heard of the topic, and the consumer says so.
+    # In a cluster the first broker may not know the topic yet, which the consumer reports as an error.
     while message is None or message.error() is not None:
         assert time.monotonic() < deadline, f"nothing came out of {topic}: {message and message.error()}"
         message = consumer.poll(1)

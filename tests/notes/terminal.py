@@ -1,6 +1,6 @@
-"""Terminals as a student has them: commands of the virtual environment typed into bash, some of them left running.
+"""Terminals as a reader of the notes has them: commands of the virtual environment typed into bash, some left running.
 
-What is typed goes through a pipe, and standard output and standard error into a file each, so that they can be told
+Typed text goes through a pipe, and standard output and standard error into a file each, so that they can be told
 apart; tests/support/terminal.py has a pseudo-terminal, for programs that draw on a screen.
 """
 
@@ -35,7 +35,7 @@ class Shown(NamedTuple):
 
 
 class Running(TypedProcess):
-    """A command that goes on in a terminal of its own: what it printed so far, typing into it, and Ctrl-C."""
+    """A command that keeps running in a terminal of its own: its output so far, typing into it, and Ctrl-C."""
 
     def ctrl_c(self) -> Shown:
         self.send_signal(signal.SIGINT)
@@ -51,7 +51,7 @@ class Running(TypedProcess):
 
 
 class Desk:
-    """Where the terminals stand: one home, one PATH."""
+    """The environment of all terminals: one home, one PATH."""
 
     def __init__(self, folder: Path) -> None:
         commands = Path(sys.executable).parent
@@ -59,7 +59,7 @@ class Desk:
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "PESSOA_HOME": str(folder / "home"),
         }
-        # Where it is set, it names services beside those of `pessoa up`.
+        # If set, it names services other than those of `pessoa up`.
         self.environment.pop("CONFLUENT_CURRENT", None)
         self._folder = folder
         self._running: list[Running] = []

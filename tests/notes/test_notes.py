@@ -1,8 +1,8 @@
-"""The notes, as typed: their commands in their order against `pessoa up`, and what they print.
+"""The commands of the notes, typed in their order against `pessoa up`, print what the notes show.
 
-The notes name ports, so this needs exactly those; where another program has one of them it cannot run. It is one test,
-because its steps need each other and there is one set of such ports on a machine. Names of containers are replaced by
-localhost, nothing else is.
+The notes name ports, so the test needs exactly those, and fails if another program has one of them. It is one test,
+because its steps depend on each other and a machine has these ports once. Names of containers are replaced by
+localhost; nothing else is changed.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pessoa.platform.ports import is_listened_on
 from tests.notes.terminal import Desk, Running, Shown, until
 
 PORTS = (9092, 9093, 9094, 9095, 19092, 29092, 39092, 8081, 8082)
-# What the notes use. Connect would bring Spark along, which has tests of its own.
+# The services that the notes use, without Connect: it would need Spark, which has tests of its own.
 UP = "pessoa up --detach --services schema-registry,kafka-rest"
 LINES = 5
 WAIT_FOR_CONNECTIONS_S = 30.0
 POLL_S = 0.05
-# Lines go to partitions by chance. That one of three stays without any of so many happens once in 10^17.
+# Lines go to random partitions. With so many lines one of three partitions stays empty once in 10^17 runs.
 MOST_LINES = 100
 
 
 def bound(port: int) -> socket.socket | None:
-    """A socket that has the port as servers may have it beside each other, as long as none listens."""
+    """Return a socket bound to the port, or None; a server may still bind it, as long as the socket does not listen."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -45,8 +45,8 @@ def bound(port: int) -> socket.socket | None:
 
 
 def taken_ports(hold: ExitStack) -> list[int]:
-    """Those that another program has. The rest is held, for some lie among those that the system gives to connections;
-    and one that a connection has may soon be free."""
+    """Return the ports that another program listens on. The others are held by `hold`, because some are in the range of
+    ephemeral ports; a port of a connection may be free soon, so wait for it."""
     deadline = time.monotonic() + WAIT_FOR_CONNECTIONS_S
     taken = []
     for port in PORTS:
@@ -81,7 +81,7 @@ def is_shown(line: str, consumers: list[Running]) -> bool:
 
 
 def type_and_see(producer: Running, consumers: list[Running], words: str) -> list[str]:
-    """Type lines one after the other, each when a consumer has shown the one before, until each has shown one."""
+    """Type lines, each after a consumer has printed the one before, until every consumer has printed one."""
     typed: list[str] = []
     while len(typed) < LINES or not all(set(typed) & set(one.lines) for one in consumers):
         assert len(typed) < MOST_LINES, "a consumer is left out"
@@ -104,7 +104,7 @@ def topics_producers_and_consumers_of_a_group(desk: Desk) -> None:
 
     listed = desk("kafka-topics --list --bootstrap-server localhost:29092")
     assert (listed.err, listed.code) == ("", 0)
-    # The services have topics of their own, which begin with an underscore.
+    # The services' own topics begin with an underscore.
     assert [line for line in listed.out.splitlines() if not line.startswith("_")] == ["meutopico"]
 
     producer = desk.another_terminal("kafka-console-producer --broker-list localhost:29092 --topic meutopico")
@@ -135,7 +135,7 @@ def topics_producers_and_consumers_of_a_group(desk: Desk) -> None:
 
 
 def say_hello_until_heard(desk: Desk, producer: Running, consumer: Running) -> int:
-    """A consumer reads what comes after it has joined, and does not tell when that is."""
+    """Type lines until the consumer, which reads only lines typed after it joined, prints one; return their number."""
     for hellos in count(1):
         producer.type("oi")
         until(partial(everything_is_written, desk, hellos), "a hello is written")
@@ -155,7 +155,7 @@ def group_a(desk: Desk) -> list[list[str]]:
 
 
 def rows_of_group_a(desk: Desk) -> dict[str, str]:
-    """Partition → consumer, where there is one."""
+    """Return partition → consumer for every partition that has a consumer."""
     return {row[2]: row[6] for row in group_a(desk) if row[6] != "-"}
 
 
@@ -217,7 +217,7 @@ def zookeeper_and_a_hundred_numbers(desk: Desk) -> None:
     assert (produced.out, produced.code) == ("Produced 100 messages.\n", 0)
 
     described = desk("kafka-topics --describe meu-topico-legal-jeff --zookeeper zookeeper:2181")
-    # The notes say: describe a topic. So it is this one, and no other.
+    # The notes say only "describe a topic": this one is described.
     assert [line.split("\t")[0] for line in described.out.splitlines() if line[0] != "\t"] == [
         "Topic: meu-topico-legal-jeff"
     ]
@@ -241,8 +241,8 @@ def the_other_address_of_tutorials(desk: Desk) -> None:
     assert read.out == "oi\n"
 
 
-# As the notes have them, and a part of what they answer; nothing where nothing is answered. -s keeps curl's progress
-# away, which the desk has no terminal for.
+# The notes' curl commands with a part of their output, empty if there is none. -s suppresses curl's progress
+# output, for which there is no terminal.
 INSTANCE = "http://localhost:8082/consumers/go_json_consumer/instances/my_consumer_instance"
 CURL = (
     ('curl -s "http://localhost:8082/topics"', '"topicgo1"'),
@@ -291,7 +291,7 @@ def the_services_answer_curl(desk: Desk) -> None:
 
 
 def is_early(typed: str, shown: Shown) -> bool:
-    """Whether the topic is not known to this broker yet, or the consumer has no partition: the reader asks again."""
+    """Return whether the command must be repeated: the broker lacks the topic, or the consumer has no partition."""
     if typed == CURL[0][0]:
         return '"topicgo1"' not in shown.out
     return shown.out == "[]" or shown.out.startswith('{"error_code":40401,')
@@ -306,7 +306,7 @@ BANNER = "This CLI is intended for development only, not for production\nhttps:/
 
 
 def confluent(desk: Desk) -> None:
-    """Every command of the notes; the services are those of `pessoa up`."""
+    """Type every `confluent` command of the notes; the services are those of `pessoa up`."""
     home = desk("confluent current").out.removeprefix(BANNER).strip()
     assert (Path(home) / "run.json").exists()
     using = f"Using CONFLUENT_CURRENT: {home}\n"
@@ -326,10 +326,10 @@ def confluent(desk: Desk) -> None:
     ):
         shown = desk(typed)
         found = shown.out.removeprefix(BANNER)
-        # An installation with more than the notes need has more services, in their order.
+        # An installation with more services than the notes need lists more, in the same order.
         assert (found if typed != "confluent list" else found[: len(told)], shown.code) == (told, 0), typed
     assert all(f"broker-{number}.log" in desk("confluent log kafka -5").out for number in (1, 2, 3))
-    # A screen is what top needs and this desk has not; so it says what it was asked to watch.
+    # top needs a terminal, so a stub prints the process ids that it is given.
     stub = "mkdir -p $PESSOA_HOME/stub && printf '#!/bin/sh\\necho watched $2\\n' > $PESSOA_HOME/stub/top"
     watched = desk(f"{stub} && chmod +x $PESSOA_HOME/stub/top && PATH=$PESSOA_HOME/stub:$PATH confluent top kafka")
     assert re.fullmatch(r"watched \d+,\d+,\d+\n", watched.out.removeprefix(BANNER)), watched
@@ -368,6 +368,6 @@ STEPS = (
 )
 
 
-def test_every_command_of_the_notes_does_as_typed_what_the_notes_say(desk: Desk) -> None:
+def test_every_command_of_the_notes_prints_what_the_notes_show(desk: Desk) -> None:
     for step in STEPS:
         step(desk)

@@ -1,8 +1,7 @@
-"""The platform as processes, on ports of its own: started, asked, hurt, filled and stopped by the commands.
+"""The platform as processes on ports of its own: started, queried, damaged, filled and stopped with its commands.
 
-`--port-shift` moves every port away from those that the notes need, and apart for each worker. Most of the ports lie in
-the range from which the system takes those of outgoing connections, so now and then one is in use: then the next
-shift is tried.
+`--port-shift` keeps the ports apart from those of the notes and of the other workers. Most of them are in the range of
+ephemeral ports, so now and then one is in use: then the next shift is tried.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pessoa.platform.run_file import is_ours
 
 TIMEOUT_S = 120.0
 ATTEMPTS = 10
-# The server creates the topic.
+# The ksql server creates the topic.
 FIRST_STREAM = "CREATE STREAM first (v INT) WITH (KAFKA_TOPIC='by-ksql', PARTITIONS=1, VALUE_FORMAT='JSON');"
 
 
@@ -42,7 +41,7 @@ class Home:
     def __init__(self, folder: Path, first_shift: int) -> None:
         self.folder = folder
         self.shift = first_shift
-        # What became of the first writes.
+        # The results of the first writes by service.
         self.first_writes: dict[str, object] = {}
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -55,9 +54,9 @@ class Home:
         )
 
     def confluent(self, *words: str) -> str:
-        """What it prints after its banner."""
+        """Run the `confluent` command and return what it prints after its banner."""
         environment = os.environ | {"PESSOA_HOME": str(self.folder)}
-        # Where it is set, it names services beside those of `pessoa up`.
+        # If set, it names services other than those of `pessoa up`.
         environment.pop("CONFLUENT_CURRENT", None)
         done = subprocess.run(
             [sys.executable, "-m", "pessoa.cli.confluent.confluent", *words],
@@ -70,7 +69,7 @@ class Home:
         return done.stdout.partition("\n\n")[2]
 
     def up(self, *options: str) -> str:
-        """Start in the background, on ports that are free; what it says."""
+        """Start the platform in the background on free ports, and return what `pessoa up` prints."""
         for _ in range(ATTEMPTS):
             done = self("up", "--detach", "--port-shift", str(self.shift), *options)
             if done.returncode == 0:
@@ -80,7 +79,7 @@ class Home:
         raise AssertionError(f"no free ports in {ATTEMPTS} attempts")
 
     def first_port_taken(self) -> socket.socket:
-        """A server on the first broker's port; with another shift of ports, if another program has that port."""
+        """Return a socket that listens on the first broker's port; choose another shift if that port is in use."""
         for _ in range(ATTEMPTS):
             try:
                 return socket.create_server(("127.0.0.1", 9092 + self.shift))
@@ -98,7 +97,7 @@ class Home:
             return body
 
     def post(self, port: int, path: str, body: object, media_type: str = "application/json") -> int:
-        """The status of the answer."""
+        """Send a POST request and return the status code."""
         url = f"http://127.0.0.1:{port + self.shift}{path}"
         request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": media_type})
         try:
@@ -151,7 +150,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterat
 
 
 def first_writes(home: Home) -> dict[str, object]:
-    """Write to every service at once, and nothing twice."""
+    """Write to every service once, without retries, and return the results."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -175,7 +174,7 @@ def first_writes(home: Home) -> dict[str, object]:
         return {name: one.exception() or one.result() for name, one in begun.items()}
 
 
-def test_every_first_write_works_when_the_platform_says_that_it_is_up(platform: Home) -> None:
+def test_the_first_write_to_every_service_succeeds_after_pessoa_up_has_returned(platform: Home) -> None:
     assert platform.first_writes == {
         "connect": 201,
         "kafka-rest": 200,
@@ -191,7 +190,7 @@ def test_every_first_write_works_when_the_platform_says_that_it_is_up(platform: 
     ).close()
 
 
-def test_status_says_that_everything_answers_and_where(platform: Home) -> None:
+def test_status_lists_every_service_as_ready_with_its_address(platform: Home) -> None:
     shown = platform("status")
     assert shown.returncode == 0
     rows = [line.split()[:3] for line in shown.stdout.splitlines()[1:]]
@@ -219,7 +218,7 @@ def test_top_shows_every_process_once(platform: Home) -> None:
     assert all(" MB " in line for line in shown.stdout.splitlines()[1:])
 
 
-def test_logs_are_of_one_service_or_of_all_with_their_names(platform: Home) -> None:
+def test_pessoa_logs_prints_one_service_or_all_services_with_their_names(platform: Home) -> None:
     assert "broker 2 of cluster" in platform("logs", "broker-2").stdout
     everything = platform("logs").stdout.splitlines()
     assert {line.split(" | ")[0].strip() for line in everything} >= {"broker-1", "broker-3", "schema-registry", "up"}
@@ -245,7 +244,7 @@ def test_the_demo_fills_the_topics_of_the_shop(platform: Home) -> None:
     topics = json.loads(platform.get(8082, "/topics"))
     assert {"customers", "products", "page-views", "orders", "payments"} <= set(topics)
     again = platform("demo", "--bootstrap-server", platform.bootstrap_servers, "--events", "300")
-    # The same seed is the same shop.
+    # The same seed gives the same data.
     assert again.stdout.splitlines() == ["the topics of the shop are there", done.stdout.splitlines()[1]]
 
 
@@ -278,7 +277,7 @@ def test_connectors_are_loaded_shown_changed_and_unloaded(platform: Home, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["broker-1", "broker-2", "broker-3", "schema-registry", "kafka-rest", "connect"])
-def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: str) -> None:
+def test_a_killed_service_is_restarted_and_its_clients_continue(platform: Home, name: str) -> None:
     from confluent_kafka import Consumer
 
     reader = Consumer(
@@ -286,8 +285,8 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
             "bootstrap.servers": platform.bootstrap_servers,
             "group.id": f"during-{name}",
             "auto.offset.reset": "earliest",
-            # librdkafka forgets what it was about to ask a broker that is dead for longer than its session, and asks
-            # anew when it looks at the metadata next time: by default after five minutes.
+            # librdkafka drops its pending request to a broker that is dead for longer than its session, and repeats
+            # it at the next metadata refresh: by default after five minutes.
             "topic.metadata.refresh.interval.ms": 5_000,
         }
     )
@@ -331,20 +330,22 @@ def test_what_is_killed_comes_back_and_its_clients_go_on(platform: Home, name: s
         (("--brokers", "6"), "6 is not in the range 1<=x<=5"),
     ],
 )
-def test_what_cannot_be_run_is_a_usage_error(home: Home, words: tuple[str, ...], sentence: str) -> None:
+def test_an_unknown_service_or_too_many_brokers_is_a_usage_error(
+    home: Home, words: tuple[str, ...], sentence: str
+) -> None:
     refused = home("up", *words)
     assert refused.returncode == 2
     assert sentence in refused.stderr
     assert not home.folder.joinpath("run.json").exists()
 
 
-def test_commands_about_a_platform_that_does_not_run_say_so(home: Home) -> None:
+def test_status_top_and_down_report_that_the_platform_is_not_running(home: Home) -> None:
     for command, code in (("status", 3), ("top", 3), ("down", 0)):
         shown = home(command)
         assert (shown.stdout, shown.returncode) == (f"Pessoa is not running in {home.folder}.\n", code)
 
 
-def test_a_taken_port_is_one_sentence_also_in_the_background(home: Home) -> None:
+def test_pessoa_up_in_the_background_reports_a_taken_port_in_one_sentence(home: Home) -> None:
     with home.first_port_taken() as server:
         port = server.getsockname()[1]
         refused = home("up", "--brokers", "1", "--services", "none", "--port-shift", str(home.shift), "--detach")
@@ -354,7 +355,7 @@ def test_a_taken_port_is_one_sentence_also_in_the_background(home: Home) -> None
     )
 
 
-def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(home: Home) -> None:
+def test_processes_that_a_killed_supervisor_left_are_stopped_by_the_next_start(home: Home) -> None:
     home.up("--brokers", "1", "--services", "none")
     orphan = home.service("broker-1")["pid"]
     os.kill(home.run_file()["pid"], signal.SIGKILL)
@@ -363,6 +364,6 @@ def test_what_a_killed_supervisor_left_behind_is_stopped_by_the_next_start(home:
     again = home.up("--brokers", "1", "--services", "none")
     assert again.startswith("The last `pessoa up` was killed and left broker-1 running; stopped them.\n")
     assert home.service("broker-1")["pid"] != orphan
-    # Its entry may stay until process 1 asks for it, but there is no program behind it any more.
+    # It may remain a zombie until process 1 reaps it, but its program has ended.
     assert not is_ours(orphan)
     assert home("down").stdout.startswith("Stopped broker-1 in ")

@@ -1,4 +1,4 @@
-"""`pessoa up --secure` as processes: the files that it writes let their owners in, and all others stay outside."""
+"""`pessoa up --secure` as processes: clients with the files that it writes are served, all others are refused."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ JSON_V2 = "application/vnd.kafka.v2+json"
 
 
 class Secured(Home):
-    # What `pessoa up` has said.
+    # The output of `pessoa up`.
     told = ""
 
     def client(self, name: str) -> Path:
         return self.folder / "secure" / "clients" / name / "client.properties"
 
     def settings(self, name: str) -> dict[str, str]:
-        """In librdkafka's words, from the file."""
+        """Return the librdkafka settings of a user from its file."""
         path = self.client(name).with_name("librdkafka.properties")
         lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
         return {"log_level": "0", **dict(line.split("=", 1) for line in lines)}
 
     def http(self, *users: str) -> list[httpx.Client]:
-        """Clients of the services with the logins of these users, which trust the home's authority."""
+        """Return HTTP clients with the logins of these users, which trust the home's certificate authority."""
         return [self.http_of(user, self.settings(user)["sasl.password"]) for user in users]
 
     def http_of(self, *login: str) -> httpx.Client:
@@ -56,7 +56,7 @@ class Secured(Home):
         return f"https://localhost:{port + self.shift}{path}"
 
     def tool(self, name: str, *words: str, user: str = "admin") -> subprocess.CompletedProcess[str]:
-        """One of our tools, with the file of a user."""
+        """Run one of our tools with the client.properties of a user."""
         tool = Path(sys.executable).with_name(name)
         server = read_properties(self.client(user))["bootstrap.servers"]
         command = [str(tool), "--bootstrap-server", server, "--command-config", str(self.client(user)), *words]
@@ -86,7 +86,7 @@ def make_topic(home: Secured) -> str:
 
 
 def make_user(home: Secured) -> str:
-    """A user that every broker has heard of."""
+    """Add a user, wait until every broker knows it, and return its name."""
     name = f"u-{uuid.uuid4().hex[:8]}"
     home.ok("users", "add", name)
     settings = home.settings(name)
@@ -104,7 +104,7 @@ def is_refused(settings: dict[str, str]) -> bool:
 
 
 def produce(settings: dict[str, str], topic: str) -> KafkaError | None:
-    """What became of one record."""
+    """Produce one record and return its error, or None."""
     results: list[KafkaError | None] = []
     producer = Producer({**settings, "acks": "all"})
     producer.produce(topic, b"x", on_delivery=lambda error, _: results.append(error))
@@ -113,7 +113,7 @@ def produce(settings: dict[str, str], topic: str) -> KafkaError | None:
 
 
 def consume(settings: dict[str, str], topic: str, group: str, wait_s: float = TIMEOUT_S) -> object:
-    """The first record's value, or the error that came in its place; None if nothing has come."""
+    """Return the first record's value, or the name of an error; None if neither came."""
     consumer = Consumer({**settings, "group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     try:
@@ -126,7 +126,7 @@ def consume(settings: dict[str, str], topic: str, group: str, wait_s: float = TI
         consumer.close()
 
 
-def test_the_files_of_the_admin_let_a_client_produce_and_consume(secured: Secured) -> None:
+def test_a_client_produces_and_consumes_with_the_librdkafka_properties_of_the_admin(secured: Secured) -> None:
     topic = make_topic(secured)
     assert produce(secured.settings("admin"), topic) is None
     assert consume(secured.settings("admin"), topic, "admins") == b"x"
@@ -144,19 +144,19 @@ def test_the_files_of_the_admin_let_a_client_produce_and_consume(secured: Secure
     ],
     ids=lambda one: "-".join(one.values()),
 )
-def test_a_client_without_the_right_login_is_refused(secured: Secured, wrong: dict[str, str]) -> None:
+def test_a_client_with_a_wrong_protocol_login_or_mechanism_is_refused(secured: Secured, wrong: dict[str, str]) -> None:
     admin = AdminClient({**secured.settings("admin"), **wrong})
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=REFUSAL_S)
 
 
-def test_a_client_does_not_trust_a_cluster_of_another_authority(secured: Secured) -> None:
+def test_a_client_without_the_homes_certificate_authority_does_not_connect(secured: Secured) -> None:
     settings = {key: text for key, text in secured.settings("admin").items() if key != "ssl.ca.location"}
     with pytest.raises(KafkaException):
         AdminClient(dict(settings)).list_topics(timeout=REFUSAL_S)
 
 
-def test_the_controllers_take_neither_strangers_nor_the_users_of_the_brokers(secured: Secured) -> None:
+def test_the_controllers_refuse_plaintext_clients_and_the_users_of_the_brokers(secured: Secured) -> None:
     controller = f"127.0.0.1:{9093 + secured.shift}"
     for change in ({}, {"security.protocol": "PLAINTEXT"}):
         admin = AdminClient({**secured.settings("admin"), **change, "bootstrap.servers": controller})
@@ -164,7 +164,7 @@ def test_the_controllers_take_neither_strangers_nor_the_users_of_the_brokers(sec
             admin.list_topics(timeout=REFUSAL_S)
 
 
-def test_the_tools_work_with_the_file_that_was_written(secured: Secured) -> None:
+def test_our_tools_work_with_the_client_properties_of_the_admin(secured: Secured) -> None:
     topic = make_topic(secured)
     for name in ("kafka-topics", "kafka-topics.sh"):
         done = secured.tool(name, "--list")
@@ -173,14 +173,14 @@ def test_the_tools_work_with_the_file_that_was_written(secured: Secured) -> None
 
 
 @pytest.mark.skipif(why_no_java() is not None, reason="no Java")
-def test_apaches_own_tools_work_with_the_file_that_was_written(secured: Secured) -> None:
+def test_apaches_tools_work_with_the_client_properties_of_the_admin(secured: Secured) -> None:
     topic, file = make_topic(secured), secured.client("admin")
     server = ("--bootstrap-server", secured.bootstrap_servers, "--command-config", str(file))
     assert topic in run_tool("kafka-topics", *server, "--list", check=True).stdout.split()
     assert "User:schema-registry" in run_tool("kafka-acls", *server, "--list", check=True).stdout
 
 
-def test_a_new_user_may_do_nothing_and_then_what_it_is_allowed(secured: Secured) -> None:
+def test_a_new_user_has_only_the_rights_that_it_is_given_later(secured: Secured) -> None:
     topic, user = make_topic(secured), make_user(secured)
     settings = secured.settings(user)
     refused = produce(settings, topic)
@@ -190,7 +190,7 @@ def test_a_new_user_may_do_nothing_and_then_what_it_is_allowed(secured: Secured)
 
     secured.ok("acls", "allow", user, "--produce", "--topic", topic)
     until(lambda: produce(settings, topic) is None, bool, "the right to produce")
-    # A consumer that a right reaches while it starts may look at its topic again minutes later: another one is asked.
+    # A consumer that starts before it gets the right may check its topic again only minutes later: use a new one.
     refusals = ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
     until(lambda: consume(settings, topic, f"{user}-g", POLL_S), lambda answer: answer in refusals, "a refusal")
 
@@ -205,7 +205,7 @@ def test_a_new_user_may_do_nothing_and_then_what_it_is_allowed(secured: Secured)
     until(lambda: topic not in secured.ok("acls", "list", user), bool, "the removal")
 
 
-def test_a_user_without_rights_can_make_neither_users_nor_acls(secured: Secured) -> None:
+def test_a_user_without_rights_can_neither_list_users_nor_list_or_add_acls(secured: Secured) -> None:
     user = make_user(secured)
     config = ("--command-config", str(secured.client(user)))
     for words in (("users", "list"), ("acls", "list"), ("acls", "allow", user, "--manage", "--topic", "*")):
@@ -214,7 +214,7 @@ def test_a_user_without_rights_can_make_neither_users_nor_acls(secured: Secured)
         assert "administrator" in done.stderr, done
 
 
-def test_a_user_is_added_once_gets_another_password_and_is_removed_with_its_rights(secured: Secured) -> None:
+def test_a_user_is_added_only_once_gets_a_new_password_and_is_removed_with_its_acls(secured: Secured) -> None:
     user, topic = make_user(secured), make_topic(secured)
     old = secured.settings(user)
     again = secured("users", "add", user)
@@ -234,7 +234,7 @@ def test_a_user_is_added_once_gets_another_password_and_is_removed_with_its_righ
     assert secured("users", "remove", user).returncode == 1
 
 
-def test_a_password_from_standard_input_is_the_one_that_works(secured: Secured) -> None:
+def test_a_user_logs_in_with_the_password_given_on_standard_input(secured: Secured) -> None:
     command = [sys.executable, "-m", "pessoa", "users", "add", "stdin-user", "--password-stdin"]
     environment = os.environ | {"PESSOA_HOME": str(secured.folder)}
     done = subprocess.run(command, input='quo"ted \\ word\n', capture_output=True, text=True, env=environment)
@@ -247,7 +247,7 @@ def test_a_password_from_standard_input_is_the_one_that_works(secured: Secured) 
 SERVICES = {8081: "/subjects", 8082: "/topics", 8083: "/connectors"}
 
 
-def test_services_demand_https_and_a_login(secured: Secured) -> None:
+def test_services_require_https_and_a_login(secured: Secured) -> None:
     user = make_user(secured)
     [admin] = secured.http("admin")
     strangers = [secured.http_of(), secured.http_of("admin", "wrong"), secured.http_of("nobody", "x")]
@@ -262,14 +262,14 @@ def test_services_demand_https_and_a_login(secured: Secured) -> None:
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://127.0.0.1:{port + secured.shift}{path}", trust_env=False)
         with pytest.raises(httpx.ConnectError):
-            # It trusts the authorities of the system, of which ours is none.
+            # This client trusts only the certificate authorities of the system.
             httpx.get(secured.url(port, path), trust_env=False)
-    # A connector can do what the account of the platform can: a login alone does not let its maker in.
+    # Connectors run with the rights of the platform's account, so Connect requires more than a login.
     [client] = secured.http(user)
     assert [client.get(secured.url(port, path)).status_code for port, path in SERVICES.items()] == [200, 200, 403]
 
 
-def test_metrics_of_a_broker_are_for_users_who_may_describe_the_cluster(secured: Secured) -> None:
+def test_metrics_of_a_broker_are_shown_only_to_users_with_the_right_to_describe_the_cluster(secured: Secured) -> None:
     user = make_user(secured)
     admin, other = secured.http("admin", user)
     for port in (9404, 9405, 9406):
@@ -282,7 +282,7 @@ def test_metrics_of_a_broker_are_for_users_who_may_describe_the_cluster(secured:
             httpx.get(f"http://127.0.0.1:{port + secured.shift}/metrics", trust_env=False)
 
 
-def test_two_callers_of_the_rest_proxy_do_what_each_of_them_may(secured: Secured) -> None:
+def test_two_users_of_the_rest_proxy_have_only_their_own_rights(secured: Secured) -> None:
     topic, writer, reader = make_topic(secured), make_user(secured), make_user(secured)
     secured.ok("acls", "allow", writer, "--produce", "--topic", topic)
     secured.ok("acls", "allow", reader, "--consume", "--topic", topic, "--group", "readers")
@@ -299,7 +299,7 @@ def test_two_callers_of_the_rest_proxy_do_what_each_of_them_may(secured: Secured
     until(lambda: produced(writing), lambda answer: answer == (200, None), "the right to produce")
     until(lambda: produced(reading), lambda answer: answer == (403, 40301), "the refusal")
     until(lambda: writing.get(secured.url(8082, "/topics")).json(), lambda names: names == [topic], "its topic alone")
-    # A consumer that a right reaches while it starts may look at its topic again minutes later: another one is asked.
+    # A consumer that starts before it gets the right may check its topic again only minutes later: use a new one.
     until(lambda: read_by_rest(reading, secured, topic), lambda values: 1 in values, "the right to consume")
 
     instance = make_instance(reading, secured, topic)
@@ -308,14 +308,14 @@ def test_two_callers_of_the_rest_proxy_do_what_each_of_them_may(secured: Secured
         assert writing.get(instance + path).status_code == 404
     assert writing.delete(instance).status_code == 404
     assert reading.delete(instance).status_code == 204
-    # What has to be allowed on the cluster is not, and that the proxy is there changes nothing.
+    # A right on the cluster that the user lacks is also refused through the proxy.
     topics = secured.url(8082, f"/v3/clusters/{cluster_id(writing, secured)}/topics")
     refused = writing.post(topics, json={"topic_name": "x"})
     assert (refused.status_code, refused.json()["error_code"]) == (403, 40301)
 
 
 def make_instance(client: httpx.Client, home: Secured, topic: str) -> str:
-    """The address of a new consumer instance of v2 that reads a topic."""
+    """Create a v2 consumer instance subscribed to a topic and return its URL."""
     wanted = {"format": "json", "auto.offset.reset": "earliest", "auto.commit.enable": "false"}
     media = {"Content-Type": JSON_V2}
     made = client.post(home.url(8082, "/consumers/readers"), json=wanted, headers=media)
@@ -326,7 +326,7 @@ def make_instance(client: httpx.Client, home: Secured, topic: str) -> str:
 
 
 def read_by_rest(client: httpx.Client, home: Secured, topic: str) -> list[object]:
-    """The values that an instance of its own reads within some seconds, as far as it may."""
+    """Return the values that a new consumer instance reads within some seconds."""
     instance = make_instance(client, home, topic)
     values: list[object] = []
     try:
@@ -350,7 +350,7 @@ def test_a_user_that_was_removed_is_refused_by_the_services(secured: Secured) ->
     [client] = secured.http(user)
     assert client.get(secured.url(8081, "/subjects")).status_code == 200
     secured.ok("users", "remove", user)
-    # The login is remembered for half a minute.
+    # Services cache a login for half a minute.
     until(lambda: client.get(secured.url(8081, "/subjects")).status_code == 401, bool, "the refusal")
 
 
@@ -366,15 +366,15 @@ def test_a_flood_of_wrong_passwords_locks_out_no_user(secured: Secured) -> None:
     with ThreadPoolExecutor(24) as threads:
         guesses = [threads.submit(guess, number) for number in range(60)]
         assert {admin.get(url).status_code for _ in range(30)} == {200}
-        # 503 where brokers are too busy to say.
+        # 503 if the brokers are too busy to check the login.
         assert set().union(*(one.result() for one in guesses)) <= {401, 429, 503}
     assert admin.get(url).status_code == 200
 
 
-def test_services_use_each_other_and_the_brokers_as_themselves(secured: Secured) -> None:
+def test_services_log_in_to_each_other_and_to_the_brokers(secured: Secured) -> None:
     topic = make_topic(secured)
     [admin] = secured.http("admin")
-    # The proxy registers the schema, as itself.
+    # The proxy registers the schema with its own login.
     body = {"value_schema": '"string"', "records": [{"value": "x"}]}
     headers = {"Content-Type": "application/vnd.kafka.avro.v2+json"}
     answer = admin.post(secured.url(8082, f"/topics/{topic}"), json=body, headers=headers)
@@ -392,12 +392,12 @@ def test_services_use_each_other_and_the_brokers_as_themselves(secured: Secured)
     made = admin.post(secured.url(8083, "/connectors"), json=stopped)
     assert made.status_code == 201, made.text
     assert "first" in secured.confluent("status", "connectors")
-    # ksql asks Connect with its caller's login: its own principal may not.
+    # ksql calls Connect with its caller's login: its own principal has no right to.
     listed = admin.post(secured.url(8088, "/ksql"), json={"ksql": "SHOW CONNECTORS;"})
     assert '"first"' in listed.text, listed.text
 
 
-def test_what_the_platform_says_is_what_works(secured: Secured) -> None:
+def test_the_commands_that_pessoa_up_prints_work(secured: Secured) -> None:
     told = secured.told
     line = next(line for line in told.splitlines() if line.startswith("  kafka-topics "))
     name, *words = line.split()
@@ -411,7 +411,7 @@ def test_what_the_platform_says_is_what_works(secured: Secured) -> None:
     assert secured("status").returncode == 0
 
 
-def test_the_demo_reaches_the_cluster_of_a_secured_home_and_a_user_without_rights_is_told_so(secured: Secured) -> None:
+def test_the_demo_writes_to_a_secured_cluster_and_fails_for_a_user_without_rights(secured: Secured) -> None:
     assert "orders" in secured.ok("demo", "--events", "30")
     user = make_user(secured)
     refused = secured("demo", "--events", "30", "--command-config", str(secured.client(user)))
@@ -419,7 +419,7 @@ def test_the_demo_reaches_the_cluster_of_a_secured_home_and_a_user_without_right
     assert "authorised" in refused.stderr, refused
 
 
-def test_no_password_is_in_a_log_on_a_command_line_or_in_what_was_told(secured: Secured) -> None:
+def test_no_password_is_in_logs_command_lines_environments_or_the_output_of_pessoa_up(secured: Secured) -> None:
     clients = secured.folder / "secure" / "clients"
     passwords = [secured.settings(path.parent.name)["sasl.password"] for path in clients.glob("*/client.properties")]
     assert len(passwords) >= 6
@@ -434,7 +434,7 @@ def test_no_password_is_in_a_log_on_a_command_line_or_in_what_was_told(secured: 
 def test_a_home_stays_secured_and_keeps_its_passwords_users_and_data(tmp_path: Path, worker_id: str) -> None:
     home = Secured(tmp_path, shift_of(worker_id, 0))
     try:
-        # An open cluster first, which is then secured.
+        # First an unsecured cluster, which is then secured.
         home.up("--brokers", "1", "--services", "none")
         producer = Producer({"bootstrap.servers": f"127.0.0.1:{9092 + home.shift}", "log_level": 0})
         producer.produce("kept", b"x")
