@@ -6,15 +6,15 @@
     run_tool("kafka-dump-log", "--files", "00000000000000000000.log").stdout
 
 Every node is broker and controller at once (KRaft combined mode) with a static quorum. Its `server.properties`, its
-output and its data stand in a temporary directory that goes away with the block. Where the caller names the data
-directories, one for each node, those are used in place and stay: what Apache wrote can be read afterwards, and what
+output and its data are in a temporary directory that is deleted with the block. If the caller names the data
+directories, one for each node, those are used in place and kept: what Apache wrote can be read afterwards, and what
 Pessoa wrote, `meta.properties` included, can be served by Apache. A directory without that file is formatted.
 
-Started means: each node answers a Metadata request that names every node. Only then is each broker registered,
+Started means: each node answers a Metadata request with every node. Only then is each broker registered,
 unfenced and known to the others; ApiVersions or the line "started" in the log come earlier than that.
 
-Only processes started here are ever signalled. Temporary nodes are killed at the end, since their data is not read
-again; nodes on named directories are asked to stop, because what they leave behind matters.
+Only processes started here are signalled. Temporary nodes are killed at the end, since their data is not read
+again; nodes on named directories are stopped with SIGTERM, because their files are read afterwards.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ TOOLS = {
 
 
 class ApacheKafkaError(Exception):
-    """Apache's program did not do what was asked; the message ends with what it printed."""
+    """Apache's program failed; the message ends with its output."""
 
 
 def java_command(
     main_class: str, *arguments: str, jvm: Sequence[str] | None = None, log_level: str = "WARN"
 ) -> list[str]:
-    """`jvm` are the flags of who measures; others get a small Java that is quick to start."""
+    """Return the command of a main class; without `jvm` (flags for measurements) Java is small and starts fast."""
     executable = java()
     if executable is None:
         raise ApacheKafkaError(why_no_java())
@@ -105,7 +105,7 @@ def java_command(
 def run_tool(
     tool: str, *arguments: str | Path, stdin: str | None = None, timeout_s: float = TOOL_TIMEOUT_S, check: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Runs one of Apache's tools, by the name of its script or of its main class, to its end."""
+    """Run one of Apache's tools, by the name of its script or of its main class, to its end."""
     from tests.apache.warm_tools import run_warm
 
     done = run_warm(tool, *map(str, arguments), stdin=stdin or "", timeout_s=timeout_s)
@@ -168,7 +168,7 @@ class ApacheKafka:
         return self.node(node_id).log_text()
 
     def run_tool(self, tool: str, *arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs a tool that must succeed."""
+        """Run a tool that must succeed."""
         return run_tool(tool, *arguments, stdin=stdin, check=True)
 
     def __enter__(self) -> Self:
@@ -187,7 +187,7 @@ class ApacheKafka:
         self.close()
 
     def start(self) -> None:
-        """Formats what is not formatted, starts every node that does not run and waits until the cluster is whole."""
+        """Format unformatted directories, start every node that does not run and wait until each sees all nodes."""
         deadline = time.monotonic() + self._start_timeout_s
         self.write_properties()
         self._format()
@@ -201,12 +201,12 @@ class ApacheKafka:
             node.write_properties(self._quorum_voters(), self._overrides, cluster_size=len(self.nodes))
 
     def stop(self, *, kill: bool = False) -> None:
-        """Stops every node: asked politely, and killed after a deadline; or killed at once."""
+        """Stop every node with SIGTERM and, after a deadline, SIGKILL; or kill all at once."""
         for node in self.nodes:
             node.signal(signal.SIGKILL if kill else signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for node in self.nodes:
-            # The last of three would wait for a controller that has gone; those that are stopped in order are alone.
+            # The last of three nodes would wait for the stopped controllers until the deadline; a single node does not.
             node.wait_for_end(deadline)
 
     def close(self) -> None:
@@ -214,14 +214,14 @@ class ApacheKafka:
         self._cleanup.close()
 
     def report(self) -> str:
-        """The end of every node's log, for a failing test to show."""
+        """Return the end of every node's log, for the report of a failing test."""
         return "\n".join(f"--- {node!r}\n{node.log_tail()}" for node in self.nodes)
 
     def _quorum_voters(self) -> str:
         return ",".join(f"{node.node_id}@{HOST}:{node.controller_port}" for node in self.nodes)
 
     def _format(self) -> None:
-        """Apache's tool formats the first node, and the others get the same files under their own ids.
+        """Format the first node with Apache's tool, and give the others the same files with their own ids.
 
         The bootstrap snapshot is equal on all nodes, so this saves a Java start for each further one.
         """
@@ -250,7 +250,7 @@ class _Node:
     def __init__(self, position: int, directory: Path, data: Path) -> None:
         self.directory = directory
         self.data = data
-        # A formatted directory belongs to one node for ever: Apache refuses it under another id.
+        # A formatted directory belongs to one node: Apache refuses it under another id.
         self.node_id = int(self.meta_properties().get("node.id", position))
         self.properties_path = directory / "server.properties"
         self.log_path = directory / "node.log"
@@ -276,7 +276,7 @@ class _Node:
         return self.process is None or self.process.poll() is not None
 
     def meta_properties(self) -> dict[str, str]:
-        """What the directory was formatted as; empty where it was not."""
+        """Return the properties of the formatted directory; empty if it is not formatted."""
         if not self.is_formatted:
             return {}
         lines = (self.data / "meta.properties").read_text(encoding="utf-8").splitlines()
@@ -300,7 +300,7 @@ class _Node:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,"
             "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
             "log.dirs": str(self.data),
-            # As in the server.properties that Apache ships, where a first group need not wait three seconds.
+            # As in the server.properties that Apache ships: a first group need not wait three seconds.
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.replication.factor": replicas,
             "transaction.state.log.replication.factor": replicas,
@@ -341,7 +341,7 @@ class _Node:
         atexit.unregister(self.process.kill)
 
     def count_of_brokers_it_sees(self) -> int:
-        """Asks Metadata v1 without topics; 0 while the node does not answer."""
+        """Return the number of brokers in a Metadata v1 response; 0 while the node does not answer."""
         body = struct.pack(">hhih", 3, 1, 0, -1) + struct.pack(">i", 0)
         try:
             with socket.create_connection((HOST, self.port), timeout=5) as connection:
@@ -360,7 +360,7 @@ class _Node:
 
 
 def _start_process(command: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-    # A group of its own: Ctrl-C in the terminal goes to the test, which then stops its brokers in its own order.
+    # In a session of its own: Ctrl-C in the terminal goes only to the test, which then stops its brokers in order.
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
     )
@@ -369,10 +369,10 @@ def _start_process(command: list[str], output: IO[bytes]) -> subprocess.Popen[by
 
 
 def reserve_port() -> int:
-    """A loopback port that no other process is given for the next minute.
+    """Return a loopback port that the kernel gives to no other process for the next minute.
 
-    A port that was merely found free may be handed out again before Java binds it. One that has just seen a connection
-    closed from the server's side rests in TIME_WAIT: the kernel gives it to no process, yet lets a server socket with
+    A port that was only found free may be given away before Java binds it. A port on which a connection was just
+    closed by the server is in TIME_WAIT: the kernel gives it to no process, but lets a server socket with
     SO_REUSEADDR, which Java's are, listen on it.
     """
     with socket.socket() as server:
@@ -386,7 +386,7 @@ def reserve_port() -> int:
 
 
 def random_id() -> str:
-    """A UUID in Kafka's spelling, which never begins with a dash because a tool would take it for an option."""
+    """Return a UUID in Kafka's format that does not begin with a dash, which a tool would take for an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

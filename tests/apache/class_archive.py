@@ -1,15 +1,15 @@
-"""A quick Java for Apache Kafka's programs: small, and with an archive of classes that it maps instead of making them.
+"""A Java that starts fast for Apache Kafka's programs: small, with a class archive that it maps into memory.
 
-A broker needs some seven thousand classes before it serves, and to read them from jars, check and link them is half of
-the processor time that its start takes. Java can write what it has made of them into a file (class data sharing) and
-map that file the next time. So the first process that needs Apache's programs and finds no such file rehearses: one
-Java runs a broker and tools that talk to it, and leaves the archive when it ends. A process that comes meanwhile does
-without. The archive stands in the cache under a name that says of which Java and which jars it is, because Java
-itself would silently pass over one that does not fit; its classes are found by their place in the class path, so every
-program has the same one.
+A broker needs about seven thousand classes before it serves; reading them from jars, checking and linking them is half
+of the processor time of its start. Java can write the loaded classes into a file (class data sharing) and
+map that file the next time. So the first process that needs Apache's programs and finds no such file makes it: one
+Java runs a broker and tools against it, and writes the archive when it ends. A process that starts meanwhile does
+without. The archive's name in the cache is a hash of the Java version and the jars, because Java
+silently ignores an archive that does not fit; its classes are found by their place in the class path, so every
+program has the same class path.
 
-One thing is not as without an archive: in which order Java lists the methods of a class, and with it the order in which
-some tools write the fields of their JSON. A test that compares that asks for `plain_java`.
+One thing differs with an archive: the order in which Java lists the methods of a class, and so the order in which some
+tools write the fields of their JSON. A test that compares that uses `plain_java`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ POLL_INTERVAL_S = 0.05
 
 
 def small_java() -> list[str]:
-    """The flags and the class path."""
+    """Return the flags and the class path, with the archive if there is one."""
     archive = class_archive()
     return [*([f"-XX:SharedArchiveFile={archive}"] if archive is not None else []), *plain_java()]
 
 
 def plain_java() -> list[str]:
-    """The same without the archive."""
+    """Return the flags and the class path without the archive."""
     return [*SMALL_JVM, *_class_path()]
 
 
@@ -60,7 +60,7 @@ def _archive_path() -> Path:
 
 
 def class_archive() -> Path | None:
-    """The archive, which is made where the cache lacks it; None while another process makes it, or if it cannot be."""
+    """Return the archive, made first if the cache lacks it; None while another process makes it or if that failed."""
     path = _archive_path()
     if not path.exists():
         _try_to_make(path)
@@ -85,7 +85,7 @@ def _try_to_make(path: Path) -> None:
 
 
 def _rehearse(folder: Path, archive: Path) -> None:
-    """Load the classes that tests will need: those of a broker and of its usual clients."""
+    """Run a broker and its usual clients, to load the classes that tests will need."""
     from tests.apache.broker import ApacheKafka, random_id
     from tests.apache.tool_server import ToolServer
 
@@ -110,7 +110,7 @@ def _rehearse(folder: Path, archive: Path) -> None:
 
 
 def _leave(*_: object) -> NoReturn:
-    """As an exception, so that what was begun is put away: the Java that rehearses, and the folder it works in."""
+    """Exit by an exception, so that the Java that makes the archive is stopped and its folder deleted."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + signal.SIGTERM)
 

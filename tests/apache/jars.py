@@ -1,6 +1,6 @@
 """The jars of Apache Kafka, pinned, and the Java that runs them.
 
-`jars.lock` names every jar and its SHA-256. `fetch()` gets those that the cache lacks, as Spark's are got: see
+`jars.lock` names every jar and its SHA-256. `fetch()` downloads those that the cache lacks, like Spark's jars: see
 `pessoa.pipelines.jars`, also for PESSOA_CACHE and PESSOA_MAVEN. `python -m tests.apache.jars` fills the cache and
 prints the class path.
 """
@@ -32,7 +32,7 @@ OLDEST_JAVA = 17
 
 
 def locked(lock_file: Path = LOCK_FILE) -> list[Jar]:
-    """Every jar of the lock file, in its order."""
+    """Return every jar of the lock file, in its order."""
     jars = []
     for line in lock_file.read_text(encoding="ascii").splitlines():
         if not line.strip() or line.startswith("#"):
@@ -44,12 +44,12 @@ def locked(lock_file: Path = LOCK_FILE) -> list[Jar]:
 
 
 def fetch(jars: Sequence[Jar] | None = None) -> list[Path]:
-    """Returns the jars' paths in the cache after downloading those that are missing. Raises JarsUnavailable."""
+    """Return the jars' paths in the cache after downloading the missing ones. May raise JarsUnavailable."""
     return pinned.fetch(locked() if jars is None else jars, _tell, f"Apache Kafka {KAFKA_VERSION} needs {{}} to run")
 
 
 def _tell(count: int, total: int, size: int) -> None:
-    """A line that grows on a terminal; elsewhere only its last state is printed."""
+    """Print the progress in one line on a terminal; elsewhere print only the end of the download."""
     if sys.stderr.isatty() or count == total:
         ends_line = count == total or not sys.stderr.isatty()
         line = f"\rApache Kafka {KAFKA_VERSION}: {count}/{total} jars"
@@ -61,12 +61,12 @@ def classpath() -> str:
 
 
 def java() -> Path | None:
-    """The `java` to run: that of JAVA_HOME, then that of PATH, if it is new enough. See `why_no_java`."""
+    """Return the `java` of JAVA_HOME, or of PATH, if it is new enough; else None, see `why_no_java`."""
     return _found_java()[0]
 
 
 def why_no_java() -> str | None:
-    """A sentence about why `java()` is None; None where there is one."""
+    """Return a sentence about why `java()` is None, or None if there is a Java."""
     return _found_java()[1]
 
 
@@ -76,7 +76,7 @@ def _found_java() -> tuple[Path | None, str | None]:
 
 
 def search_java() -> tuple[Path | None, str | None]:
-    """Looks anew: the `java`, or None and the sentence that says where it was looked for."""
+    """Search for Java without the cache: return it, or None and a sentence about where it was searched."""
     looked = []
     for place, found in (("JAVA_HOME", _java_of_home()), ("PATH", shutil.which("java"))):
         if found is None:
@@ -95,7 +95,7 @@ def _java_of_home() -> str | None:
 
 
 def java_version(executable: Path) -> int:
-    """The feature release (17 for "17.0.15", 8 for "1.8.0_292"), or 0 if the program does not answer."""
+    """Return the feature release (17 for "17.0.15", 8 for "1.8.0_292"), or 0 if the program does not run."""
     try:
         answer = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=30).stderr
     except (OSError, subprocess.TimeoutExpired):
@@ -105,7 +105,7 @@ def java_version(executable: Path) -> int:
 
 
 def javac() -> Path | None:
-    """The compiler that stands beside `java()`; a runtime alone has none."""
+    """Return the compiler beside `java()`; a runtime environment has none."""
     runtime = java()
     if runtime is None:
         return None
@@ -127,7 +127,7 @@ class DoesNotCompile(Exception):
 
 @functools.cache
 def own_jar() -> Path:
-    """The jar of the Java programs of ours that stand beside this file; it is made first where the cache lacks it."""
+    """Return the jar of our own Java programs beside this file, making it first if the cache lacks it."""
     sources = sorted(Path(__file__).parent.glob("*/*.java"))
     text = b"".join(path.read_bytes() for path in (*sources, LOCK_FILE))
     cache = pinned.cache_directory()
@@ -140,7 +140,7 @@ def own_jar() -> Path:
     path = classpath()
     with TemporaryDirectory(dir=cache) as scratch:
         classes = Path(scratch) / "classes"
-        # For the oldest Java that may run it: the cache outlives a change of Java.
+        # Compiled for the oldest supported Java, because the cache is kept when Java changes.
         release = ["--release", str(OLDEST_JAVA), "-proc:none"]
         command = [str(compiler), *release, "-d", str(classes), "-cp", path, *map(str, sources)]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -150,7 +150,7 @@ def own_jar() -> Path:
         with ZipFile(made, "w") as archive:
             for path_of_class in sorted(classes.rglob("*.class")):
                 archive.write(path_of_class, path_of_class.relative_to(classes))
-        # A quicker process made the same jar, and that one stays: an archive of classes knows a jar by its time.
+        # Another process made the same jar first; keep that one, because the class archive checks the jar's time.
         with contextlib.suppress(FileExistsError):
             os.link(made, jar)
     return jar
@@ -158,9 +158,9 @@ def own_jar() -> Path:
 
 @functools.cache
 def why_unavailable() -> str | None:
-    """A sentence about why Apache Kafka cannot be run here (no Java, no compiler, no jars); None where it can.
+    """Return a sentence about why Apache Kafka cannot run here (no Java, no compiler, no jars), or None if it can.
 
-    Asking downloads the jars, so that a test which goes on after None does not wait in the middle.
+    This downloads the jars, so that a test which continues does not wait for them later.
     """
     if (reason := why_no_java()) is not None:
         return reason

@@ -1,4 +1,4 @@
-"""Apache Kafka as we start it: one node whose data outlives it, and three nodes that form one cluster."""
+"""Apache Kafka as `ApacheKafka` starts it: one node whose data is kept, and three nodes that form one cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_reserved_ports_differ() -> None:
     assert len(set(ports)) == 50
 
 
-def test_a_broker_serves_leaves_its_data_and_serves_it_again(tmp_path: Path) -> None:
+def test_an_apache_broker_serves_the_records_that_an_earlier_one_left_in_its_directory(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with ApacheKafka(
         data=[data], auto_create_topics_enable=False, properties={"log.segment.bytes": 1_048_576}
@@ -40,7 +40,7 @@ def test_a_broker_serves_leaves_its_data_and_serves_it_again(tmp_path: Path) -> 
         assert kafka.run_tool("kafka-console-consumer", *server, "--topic", "t", *limits).stdout == "one\ntwo\n"
 
 
-def test_three_nodes_are_one_cluster_when_the_block_begins() -> None:
+def test_three_apache_nodes_form_one_cluster_when_the_with_block_begins() -> None:
     with ApacheKafka(nodes=3) as kafka:
         server = ("--bootstrap-server", kafka.bootstrap_servers)
         kafka.run_tool("kafka-topics", *server, "--create", "--topic", "t", "--replication-factor", "3")
@@ -52,7 +52,7 @@ def test_three_nodes_are_one_cluster_when_the_block_begins() -> None:
             time.sleep(POLL_INTERVAL_S)
             return [place.exists() for place in places]
 
-        # Followers make theirs a little after the topic is there.
+        # Followers create their replicas shortly after the topic was created.
         until(exist, all, "a replica on every node")
         directories = [node.directory for node in kafka.nodes]
     assert not any(directory.exists() for directory in directories)

@@ -1,4 +1,4 @@
-"""The archive of classes: Java uses it, no process waits for its maker, and a maker that is stopped tidies up."""
+"""The class archive: Java uses it, no process waits while another makes it, and a stopped maker cleans up."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.apache.jars import java
 pytestmark = pytest.mark.apache
 
 
-# Longer than a rehearsal may take: its broker's start, and then each of its tools.
+# Longer than making the archive may take: the start of its broker, and then each of its tools.
 PATIENCE_S = 3 * class_archive.START_TIMEOUT_S
 ROOT = Path(__file__).parents[2]
 
-# What `python -m tests.apache.class_archive` does, for an archive of the test's own.
+# As `python -m tests.apache.class_archive`, for an archive of the test's own.
 MAKER = """
 import sys
 from pathlib import Path
@@ -40,9 +40,9 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
         time.sleep(class_archive.POLL_INTERVAL_S)
 
 
-def test_java_takes_the_classes_of_a_broker_and_of_its_clients_from_the_archive() -> None:
+def test_java_loads_the_classes_of_apaches_tools_from_the_class_archive() -> None:
     wait_for(class_archive.class_archive, "an archive, which another worker may be making")
-    # A main class of Apache's that says its version and ends.
+    # A main class of Apache's that prints its version and ends.
     program = ("-Xlog:class+load:stdout", "org.apache.kafka.tools.TopicCommand", "--version")
     done = subprocess.run([str(java()), *class_archive.small_java(), *program], capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if " org.apache.kafka.tools.TopicCommand " in line]
@@ -80,7 +80,7 @@ def test_a_process_that_is_stopped_while_it_makes_the_archive_leaves_no_java_and
 
 
 def rehearsing(folder: Path) -> list[int]:
-    """The processes that are to leave an archive somewhere under the folder."""
+    """Return the processes that make an archive under the folder."""
     wanted = f"-XX:ArchiveClassesAtExit={folder}/".encode()
     found = []
     for process in Path("/proc").glob("[0-9]*"):

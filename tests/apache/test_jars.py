@@ -1,4 +1,4 @@
-"""The lock file, and the Java that is found. How jars are fetched is tried where it is done, with Spark's."""
+"""The lock file, and the search for Java. Downloading jars is tested with Spark's jars."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from tests.apache import jars
 
 
-def test_every_locked_jar_has_a_whole_checksum_and_a_file_name_of_its_own() -> None:
+def test_every_locked_jar_has_a_complete_checksum_and_a_unique_file_name() -> None:
     locked = jars.locked()
     assert len({jar.file_name for jar in locked}) == len(locked) > 40
     assert all(len(bytes.fromhex(jar.sha256)) == 32 for jar in locked)
 
 
-def test_every_kafka_jar_has_the_one_version() -> None:
+def test_every_kafka_jar_has_the_same_version() -> None:
     versions = {jar.version for jar in jars.locked() if jar.group == "org.apache.kafka"}
     assert versions == {jars.KAFKA_VERSION}
 
@@ -24,14 +24,14 @@ def test_every_kafka_jar_has_the_one_version() -> None:
     ("printed", "version"),
     [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_292"', 8), ("no such thing", 0)],
 )
-def test_the_version_is_read_from_what_java_prints(tmp_path: Path, printed: str, version: int) -> None:
+def test_the_java_version_is_parsed_from_the_output_of_java(tmp_path: Path, printed: str, version: int) -> None:
     fake = tmp_path / "java"
     fake.write_text(f"#!/bin/sh\necho '{printed}' >&2\n")
     fake.chmod(0o755)
     assert jars.java_version(fake) == version
 
 
-def test_a_program_that_does_not_exist_has_version_0(tmp_path: Path) -> None:
+def test_the_java_version_of_a_missing_program_is_0(tmp_path: Path) -> None:
     assert jars.java_version(tmp_path / "java") == 0
 
 

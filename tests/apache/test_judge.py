@@ -1,4 +1,4 @@
-"""The judge itself: it agrees with bytes written by hand, and it refuses what it should."""
+"""The judge itself: it agrees with bytes written by hand, and refuses invalid ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_judge_decodes_a_message_to_json_and_encodes_it_to_the_same_bytes(ju
     assert json == {"clientSoftwareName": "name", "clientSoftwareVersion": "1.0"}
 
 
-def test_a_message_without_any_bytes_is_a_message(judge: Judge) -> None:
+def test_the_judge_decodes_a_message_of_zero_bytes(judge: Judge) -> None:
     assert judge.roundtrip("ApiVersionsRequest", 0, b"") == (b"", {})
 
 
@@ -40,7 +40,9 @@ def test_a_message_without_any_bytes_is_a_message(judge: Judge) -> None:
         ("NoSuchRequest", 0, b"", "Apache has no message NoSuchRequest"),
     ],
 )
-def test_wrong_bytes_are_refused(judge: Judge, name: str, version: int, data: bytes, error: str) -> None:
+def test_the_judge_refuses_wrong_bytes_unknown_versions_and_unknown_messages(
+    judge: Judge, name: str, version: int, data: bytes, error: str
+) -> None:
     with pytest.raises(JudgeError, match=error):
         judge.roundtrip(name, version, data)
 
@@ -63,7 +65,7 @@ def test_a_message_is_translated_to_another_version_or_refused_with_apaches_exce
     assert "UnsupportedVersionException" in to_the_oldest.error
 
 
-def test_fields_come_with_defaults_and_with_the_structs_they_hold(judge: Judge) -> None:
+def test_the_judge_lists_fields_with_their_defaults_and_nested_structs(judge: Judge) -> None:
     [fetch] = judge.fields(["FetchRequest"])
     assert fetch["maxBytes"] == {"default": 2_147_483_647}
     assert fetch["clusterId"] == {"default": None}
@@ -90,7 +92,7 @@ def test_the_judge_knows_messages_of_every_package(judge: Judge) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_that_it_wrote_is_read_back_in_every_codec(judge: Judge, codec: str) -> None:
+def test_the_judge_reads_back_a_batch_that_it_wrote_with_any_codec(judge: Judge, codec: str) -> None:
     records: list[dict[str, object]] = [
         {"timestamp": 5, "key": b"k", "value": b"v" * 500, "headers": [("a", b"1"), ("b", None)]},
         {"timestamp": 7, "key": None, "value": None, "headers": []},
@@ -105,14 +107,14 @@ def test_a_batch_that_it_wrote_is_read_back_in_every_codec(judge: Judge, codec: 
     assert [{key: record[key] for key in records[0]} for record in read["records"]] == records
 
 
-def test_several_batches_are_read_and_half_a_batch_is_refused(judge: Judge) -> None:
+def test_the_judge_reads_several_batches_and_refuses_a_truncated_one(judge: Judge) -> None:
     batch = judge.write_batch("none", [{"value": b"v"}])
     assert len(judge.read_batches(batch * 3)) == 3
     with pytest.raises(JudgeError, match="bytes are left over"):
         judge.read_batches(batch + batch[:-1])
 
 
-def test_a_flipped_bit_is_refused(judge: Judge) -> None:
+def test_the_judge_refuses_a_batch_with_a_flipped_bit(judge: Judge) -> None:
     batch = bytearray(judge.write_batch("none", [{"value": b"v"}]))
     batch[-2] ^= 1
     with pytest.raises(JudgeError, match="corrupt"):
@@ -131,7 +133,7 @@ def test_a_flipped_bit_is_refused(judge: Judge) -> None:
         ("KRAFT_VOTERS", {"version": 0, "voters": []}),
     ],
 )
-def test_control_batches_are_written_and_understood(judge: Judge, kind: str, message: dict[str, object]) -> None:
+def test_the_judge_writes_and_reads_control_batches(judge: Judge, kind: str, message: dict[str, object]) -> None:
     batch = judge.write_control_batch(
         kind, message, baseOffset=7, timestamp=5, leaderEpoch=2, producerId=1, producerEpoch=0
     )
@@ -142,7 +144,7 @@ def test_control_batches_are_written_and_understood(judge: Judge, kind: str, mes
     assert (record["controlType"], record["control"]) == (kind, message)
 
 
-def test_a_judge_that_dies_is_reported_at_once(judge: Judge) -> None:
+def test_a_question_to_a_killed_judge_fails_at_once(judge: Judge) -> None:
     with Judge() as mortal:
         mortal.kill()
         with pytest.raises(JudgeError, match="before it had answered everything"):

@@ -1,8 +1,8 @@
 """The Java process in which this test process runs Apache's tools, one after another.
 
-Starting Java takes longer than what most tools do, so one process is kept warm: it starts with the first tool and ends
-with us (also where we are killed, for its input ends then). A thread that asks while another's tool is still running
-gets a Java process of its own.
+Starting Java takes longer than running most tools, so one process is kept: it starts with the first tool and ends with
+the test process (also if that is killed, because its input ends then). A thread that runs a tool while another thread's
+tool is still running gets a Java process of its own.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The judge: Apache Kafka's message and record classes in one Java process, asked in lines.
+"""The judge: Apache Kafka's message and record classes in one Java process, which answers lines with lines.
 
     with Judge() as judge:
         judge.roundtrip("ApiVersionsRequest", 3, data)        # what Apache makes of our bytes, as bytes and as JSON
         judge.read_batches(data)                              # what Apache reads in our record batches
         judge.write_batch("zstd", [{"value": b"v"}])          # a batch of Apache's, for us to read
 
-`Judge.java` beside this file says what the lines are. It is compiled once into the cache, under the hash of its text.
-`roundtrip_many` sends all its questions without waiting and then collects the answers, which is what makes tens of
-thousands of comparisons a matter of seconds; a thread does the sending, because both pipes are finite and a judge that
-waits for us to read would otherwise wait for ever.
+`Judge.java` beside this file defines the lines. It is compiled once into the cache, under the hash of its text.
+`roundtrip_many` sends all its questions without waiting and then reads the answers, so that tens of thousands of
+comparisons take seconds; a thread does the sending, because both pipes are finite and a judge that waits until its
+answers are read would otherwise block us both.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Record = Mapping[str, Any]
 
 
 class JudgeError(Exception):
-    """Apache refuses the bytes; the message is its exception."""
+    """Apache's classes refuse the bytes; the message is their exception."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What Apache made of one message: its own bytes and JSON for it, or the error with which it refused it."""
+    """Apache's result for one message: its bytes and JSON of the message, or its error."""
 
     data: bytes = b""
     json_text: str = "null"
@@ -67,7 +67,7 @@ class Judge:
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
-        # The end of its input is the judge's sign to end.
+        # The judge ends when its input ends.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
         try:
@@ -84,27 +84,27 @@ class Judge:
         self._process.wait()
 
     def versions(self) -> dict[str, tuple[int, int]]:
-        """Every message that Apache has, with its lowest and its highest version."""
+        """Return every message of Apache's with its lowest and its highest version."""
         ranges = json.loads(_payload(self._ask(["V"])[0]))
         return {name: (lowest, highest) for name, (lowest, highest) in ranges.items()}
 
     def apis(self) -> dict[str, dict[str, Any]]:
-        """Every API by name: key, oldestVersion, latestVersion, latestStableVersion, listeners; and headerVersions,
-        from each version, as text, to the versions of its request's and its response's header."""
+        """Return every API by name: key, oldestVersion, latestVersion, latestStableVersion, listeners; and
+        headerVersions: from each version, as text, to the versions of its request's and its response's header."""
         apis: dict[str, dict[str, Any]] = json.loads(_payload(self._ask(["A"])[0]))
         return apis
 
     def errors(self) -> list[dict[str, Any]]:
-        """Every error: code, name, retriable."""
+        """Return every error: code, name, retriable."""
         errors: list[dict[str, Any]] = json.loads(_payload(self._ask(["E"])[0]))
         return errors
 
     def fields(self, names: Iterable[str]) -> list[dict[str, Any]]:
-        """For each message its fields in order, each with its `default` and, where it holds structs, theirs in `of`."""
+        """Return each message's fields in order, each with its `default` and, for structs, their fields in `of`."""
         return [json.loads(_payload(answer)) for answer in self._ask([f"F {name}" for name in names])]
 
     def roundtrip(self, name: str, version: int, data: bytes) -> tuple[bytes, Any]:
-        """Apache's bytes and JSON for a message after reading it; raises JudgeError where it cannot be read."""
+        """Return Apache's bytes and JSON of a message that it has read; raise JudgeError if it cannot read it."""
         verdict = self.roundtrip_many([(name, version, data)])[0]
         if verdict.error is not None:
             raise JudgeError(verdict.error)
@@ -114,12 +114,12 @@ class Judge:
         return [_verdict(answer) for answer in self._ask([f"M {n} {v} {data.hex()}" for n, v, data in messages])]
 
     def translate_many(self, messages: Iterable[tuple[str, int, int, bytes]]) -> list[Verdict]:
-        """Apache reads each message in one version and writes it in another, which may be refused."""
+        """Let Apache read each message in one version and write it in another, which it may refuse."""
         lines = [f"T {name} {source} {target} {data.hex()}" for name, source, target, data in messages]
         return [_verdict(answer) for answer in self._ask(lines)]
 
     def read_batches(self, data: bytes) -> list[dict[str, Any]]:
-        """The batches in the bytes, each with its header fields and its `records`; keys and values are bytes."""
+        """Return the batches in the bytes, each with its header fields and its `records`; keys and values are bytes."""
         batches: list[dict[str, Any]] = json.loads(_payload(self._ask([f"B {data.hex()}"])[0]))
         for batch in batches:
             for record in batch["records"]:
@@ -129,14 +129,14 @@ class Judge:
         return batches
 
     def write_batch(self, codec: str, records: Sequence[Record], **batch: object) -> bytes:
-        """One batch by Apache. `batch` may give baseOffset, leaderEpoch, producerId, producerEpoch, baseSequence,
+        """Return a batch by Apache. `batch` may give baseOffset, leaderEpoch, producerId, producerEpoch, baseSequence,
         isTransactional, timestampType with logAppendTime, deleteHorizonMs and magic."""
         question = json.dumps({**batch, "records": [_record_as_json(record) for record in records]})
         return bytes.fromhex(_payload(self._ask([f"W {codec} {question}"])[0]))
 
     def write_control_batch(self, kind: str, message: Mapping[str, object], **batch: object) -> bytes:
-        """One control batch by Apache: COMMIT, ABORT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION or
-        KRAFT_VOTERS. `batch` may give baseOffset, timestamp, leaderEpoch, producerId and producerEpoch."""
+        """Return a control batch by Apache of a kind: COMMIT, ABORT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER,
+        KRAFT_VERSION, KRAFT_VOTERS. `batch` may give baseOffset, timestamp, leaderEpoch, producerId, producerEpoch."""
         question = json.dumps({**batch, "message": message})
         return bytes.fromhex(_payload(self._ask([f"C {kind} {question}"])[0]))
 
@@ -160,7 +160,7 @@ class Judge:
                 self._process.stdin.write(question.encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            # The reader finds the missing answers and says so.
+            # The reading thread reports the missing answers.
             return
 
 

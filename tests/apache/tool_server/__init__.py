@@ -1,8 +1,8 @@
 """Apache Kafka's tools in one warm Java process: `with ToolServer() as tools: tools.run("kafka-topics", "--list", …)`.
 
-A Java tool takes two seconds to start and a tenth of one to run, and a comparison per flag needs hundreds of runs. So
-`ToolServer.java` beside this file keeps one process and runs tool after tool in it. Where a tool ends the process, its
-output is in files by then, its exit code is the process's, and the next run starts a new one.
+A Java tool takes two seconds to start and a tenth of one to run, and comparing every flag needs hundreds of runs. So
+`ToolServer.java` beside this file keeps one process and runs tool after tool in it. If a tool ends the process, its
+output is already in files, its exit code is the process's, and the next run starts a new one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 class ToolServer:
     def __init__(self, *, log_level: str = "OFF", jvm: Sequence[str] | None = None) -> None:
-        """Log lines are not what a comparison is about; they are in `err`."""
+        """By default logging is off, because log lines would be in `err` and are not compared."""
         self._log_level = log_level
         self._jvm = jvm
         self._process: subprocess.Popen[str] | None = None
@@ -51,7 +51,7 @@ class ToolServer:
         self._directory.cleanup()
 
     def run(self, tool: str, *arguments: str, stdin: str = "", timeout_s: float = TOOL_TIMEOUT_S) -> Outcome:
-        """A tool that is not done in time is killed, and its code says so."""
+        """Run a tool and return its outcome; a tool that exceeds the timeout is killed, which its code shows."""
         folder = Path(self._directory.name)
         out, err, given = folder / "out", folder / "err", folder / "in"
         for path in (out, err):
@@ -87,7 +87,7 @@ class ToolServer:
         return self._process
 
     def leave(self) -> None:
-        """Lets the process end by itself, for what Java does then."""
+        """Let the process end by itself, so that Java does what it does at its end, such as writing a class archive."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
