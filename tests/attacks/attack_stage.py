@@ -1,16 +1,16 @@
-"""What every attack has around it: a broker as a process of its own, a client that behaves beside it, their figures.
+"""The setting of every attack: a broker as a process of its own, a well-behaved client beside it, and measurements.
 
-    with stage.attack(1, max_mib=16):     the peak of the broker's memory is reset, and the client's figures begin anew
-        …                                  the attack; it asserts what the broker answers
-    ──▶ the broker runs, has logged no bug, has served the client, and its memory has not grown past the bound; a
-        summary line says by how much it has, and what the client's 99th percentile was beside the attack and alone
+    with stage.attack(1, max_mib=16):     the peak of the broker's memory and the client's figures are reset
+        …                                  the attack; it asserts the broker's responses
+    ──▶ the broker runs, has logged no bug, has served the client, and its memory has not grown beyond the bound; a
+        summary line has the growth, and the client's 99th percentile during the attack and before it
 
-The broker demands TLS and a login (SECURED), a login alone (LOGIN, and SHORT, where it is good for two seconds), a
+The listeners require TLS and a login (SECURED), only a login (LOGIN, and SHORT, whose sessions last two seconds), a
 bearer token (BEARER; its keys are at a URL of `provider`), a certificate (MUTUAL) or nothing (OPEN); access control
-lists decide everywhere. `admin` is a super user, `ana` owns what there is, `mallory` may do little, and a client of
-OPEN is anonymous.
+lists apply to all. `admin` is a super user, `ana` owns the topics and groups, `mallory` has few rights, and a client
+of OPEN is anonymous.
 
-Memory is the peak of the resident set (VmHWM), since what is freed before it is looked at has been taken all the same.
+Memory is the peak of the resident set (VmHWM), so that memory which was freed again counts too.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ SECURED, LOGIN, SHORT, MUTUAL, OPEN, CONTROLLER = "SECURED", "LOGIN", "SHORT", "
 BEARER = "BEARER"
 SASL_LISTENERS = (SECURED, LOGIN, SHORT, CONTROLLER)
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
-# An address that may have ten connections.
+# An address that is limited to ten connections.
 CAPPED = "127.0.0.9"
 SESSION_MS = 2_000
-# So many records at least are written and read before an attack, and again by its end.
+# The least number of records that the client writes and reads before an attack, and again during it.
 _MEASURED = 50
 
-# What ana owns, and mallory must not see or touch.
+# Topics: HIDDEN is ana's, and mallory must not see or change it.
 HIDDEN, MINE, BESIDE, COMPACTED, CANARY = "hidden-topic", "mallorys", "readable", "compacted", "canary"
-# Numbers of Kafka's protocol.
+# Resource types, pattern types, permission types and operations of Kafka's protocol.
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 LITERAL, ALLOW = 3, 3
 READ, WRITE, DESCRIBE = 3, 4, 8
 
 
 class Figures(NamedTuple):
-    """Of the client that behaves."""
+    """Latencies of the well-behaved client."""
 
     records: int
     p99_ms: float
@@ -86,7 +86,7 @@ class WellBehaved:
         )  # fmt: skip
 
     def figures(self, at_least: int) -> Figures:
-        """Since the last time, or since its start, as soon as it has been served so many times."""
+        """Return the figures since the last call, or since the start, when at least so many records were served."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{at_least}\n")
@@ -101,7 +101,7 @@ class WellBehaved:
 
 
 class AttackStage:
-    """`with AttackStage(folder) as stage`."""
+    """The broker and the well-behaved client: `with AttackStage(folder) as stage`."""
 
     def __init__(self, folder: Path) -> None:
         self.files = TlsFiles(folder, Authority("the authority of a test"))
@@ -114,9 +114,9 @@ class AttackStage:
         config = self.files.properties("broker", self._settings(folder))
         self.process = LoggedProcess(pessoa("broker", "--config", config), folder / "broker.log", name="the broker")
         self.client: WellBehaved
-        # By how much memory has grown in the last attack.
+        # The growth of memory in the last attack.
         self.grown_bytes = 0
-        # The client's figures in the attack that goes on.
+        # The client's figures during the current attack.
         self._during: list[Figures] = []
         self._closing = ExitStack()
 
@@ -179,7 +179,7 @@ class AttackStage:
             self._make_what_is_attacked()
             self.client = WellBehaved(self.ports[SECURED], self.trust, ANA, CANARY)
             stack.callback(self.client.close)
-            # The first ones find everything cold.
+            # The first records are slow because caches are empty.
             self.client.figures(_MEASURED)
             self._closing = stack.pop_all()
         return self
@@ -197,7 +197,7 @@ class AttackStage:
             allow(admin, MALLORY, (TOPIC, MINE, READ), (TOPIC, MINE, WRITE), (TOPIC, COMPACTED, WRITE))
             allow(admin, MALLORY, (TOPIC, BESIDE, READ), (GROUP, "mallorys", READ))
         with self.plain(LOGIN) as stranger:
-            # What the salts of unknown users are made of is made once, and takes 16 MiB for a moment.
+            # The key for the salts of unknown users is made once, which takes 16 MiB for a moment.
             shake_hands(stranger, "SCRAM-SHA-256")
             authenticate(stranger, b"n,,n=stranger,r=x")
         with self.as_user(ANA) as ana:
@@ -226,7 +226,7 @@ class AttackStage:
         return sasl_wire(self.ports[listener], login)
 
     def shaken(self) -> Wire:
-        """A TLS connection whose peer has not logged in."""
+        """Return a TLS connection that has not logged in."""
         return TlsWire(self.ports[SECURED], self.trust)
 
     def plain(self, listener: str = OPEN) -> Wire:
@@ -235,7 +235,7 @@ class AttackStage:
     # Figures.
 
     def serves(self, count: int) -> Figures:
-        """In the middle of an attack: the client's figures since the last time, when it has been served so often."""
+        """Wait, during an attack, until the client was served so often; return its figures since the last call."""
         found = self.client.figures(count)
         self._during.append(found)
         return found
@@ -284,7 +284,7 @@ def _may_be_described(wire: Wire, name: str) -> bool:
 
 
 def _coordinator_code(wire: Wire, kind: int, key: str) -> int:
-    """Asking for it creates the internal topic."""
+    """Return the error code of FindCoordinator, which also creates the internal topic."""
     from pessoa.wire.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
     answer = wire.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), FindCoordinatorResponse, 4)
@@ -309,6 +309,6 @@ def allow(admin: Wire, who: Login, *rights: tuple[int, str, int]) -> None:
 
 
 def raw_answer(wire: Wire, request: Message, version: int) -> bytes:
-    """The bytes of an answer, in which a name may be looked for."""
+    """Return the bytes of a response, to search them for a name."""
     wire.write(request, version)
     return wire.frame()

@@ -1,4 +1,4 @@
-"""Connections of a client that speaks TLS and SASL by hand, and of one that stops in the middle of either."""
+"""Raw connections with TLS and SASL, complete or stopped in the middle of the handshake or login."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Login(NamedTuple):
 
 
 class TlsWire(Wire):
-    """A connection whose handshake is done, with the certificate of a key store if there is one."""
+    """A connection after its TLS handshake, with a client certificate if there is a key store."""
 
     def __init__(self, port: int, trust: Path, key_store: Path | None = None) -> None:
         super().__init__(port)
@@ -41,26 +41,26 @@ def log_in(wire: Wire, login: Login) -> None:
 
 
 def secured_wire(port: int, trust: Path, login: Login) -> Wire:
-    """On a SASL_SSL listener."""
+    """Return a logged-in connection to a SASL_SSL listener."""
     wire = TlsWire(port, trust)
     log_in(wire, login)
     return wire
 
 
 def sasl_wire(port: int, login: Login) -> Wire:
-    """On a SASL_PLAINTEXT listener."""
+    """Return a logged-in connection to a SASL_PLAINTEXT listener."""
     wire = Wire(port)
     log_in(wire, login)
     return wire
 
 
 def connect(port: int, source: str = LOOPBACK) -> socket.socket:
-    """A connection that has sent nothing; from other addresses of the loopback there are more ports to come from."""
+    """Return a connection that has sent nothing; other loopback addresses as `source` give more client ports."""
     return socket.create_connection((LOOPBACK, port), TIMEOUT_S, source_address=(source, 0))
 
 
 def client_hello(trust: Path) -> bytes:
-    """What a TLS client sends first."""
+    """Return the bytes of a ClientHello, which a TLS client sends first."""
     context = ssl.create_default_context(cafile=str(trust))
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:

@@ -1,4 +1,4 @@
-"""One broker for all attacks of a worker: each of them must leave it as it was."""
+"""One broker for all attacks of a module: each attack must leave it as it was."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.attacks.attack_stage import AttackStage
 
 
-# Not for longer than a module: the client that behaves never rests, and would slow down every test that follows.
+# Only for a module: the well-behaved client works all the time, and would slow down the tests of other modules.
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttackStage]:
     if sys.platform != "linux":

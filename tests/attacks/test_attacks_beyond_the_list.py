@@ -1,4 +1,4 @@
-"""Attacks of one who has read the source: what a client that may write to one topic can make the event loop do."""
+"""Attacks that need knowledge of the source: a client that may write to one topic tries to block the event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHURNED = 2_000
 def test_batches_that_decompress_to_many_bytes_do_not_delay_a_search_by_timestamp(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
-    """They are taken unopened, since their headers can be believed; only the search has to open them."""
+    """Produce appends these batches without decompressing them; only the search by timestamp decompresses them."""
     with stage.attack("on searches by time", request, max_mib=300), stage.as_user(MALLORY) as wire:
         for _ in range(30):
             assert produce(wire, MINE, batch_around(zstd_bomb(), Codec.ZSTD)).error_code == ErrorCode.NONE

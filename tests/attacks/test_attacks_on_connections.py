@@ -1,5 +1,5 @@
-"""Attacks 1 to 3 and 24: what costs a broker something before its peer has proved anything. Idle connections have a
-file of their own, for which a broker must be fresh."""
+"""Attacks 1 to 3 and 24: costs that a client causes before it has logged in. Idle connections have a file of their own,
+because they need a fresh broker."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.sasl import authenticate, shake_hands
 MAX_BEFORE_LOGIN = 524_288
 BEFORE_LOGIN = (18, 17, 36)
 
-# Sizes, and lengths inside of a frame that reach beyond it: mechanism, token, varint, tags, client id, array.
+# Frame sizes, and lengths inside of a frame that reach beyond it: mechanism, token, varint, tags, client id, array.
 LENGTHS = (
     *(pack(">i", size) + bytes(100) for size in (0x7FFFFFFF, MAX_BEFORE_LOGIN + 1, -1, -(1 << 31))),
     framed(pack(">hhihh", 17, 1, 7, -1, 0x7FFF)),
@@ -46,7 +46,7 @@ LENGTHS = (
 )
 
 
-def test_attack_1_announced_lengths_before_the_login_cost_only_the_bytes_that_were_sent(
+def test_attack_1_announced_lengths_before_the_login_take_memory_only_for_the_bytes_sent(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.attack(1, request, max_mib=16):
@@ -57,7 +57,7 @@ def test_attack_1_announced_lengths_before_the_login_cost_only_the_bytes_that_we
                         wire.send(data)
                         assert wire.is_closed()
         with ExitStack() as stack:
-            # As large as may be, and begun only.
+            # Frames of the largest allowed size, of which only the beginning is sent.
             for _ in range(200):
                 stack.enter_context(stage.plain(LOGIN)).send(pack(">i", MAX_BEFORE_LOGIN) + bytes(1024))
             stage.serves(20)
@@ -72,7 +72,7 @@ def test_attack_2_half_open_handshakes_and_logins_end_and_connections_are_capped
         for one in half_open:
             one.sendall(hello)
         for one in half_open[:100]:
-            # More than may be in progress: the oldest have ended, whatever was sent to them before.
+            # Only so many handshakes may be in progress: the broker has closed the oldest.
             while one.recv(65_536):
                 pass
         for number in range(200):
@@ -113,7 +113,7 @@ def test_attack_3_no_api_is_served_before_the_login(stage: AttackStage, request:
 
 
 def test_fuzzed_bytes_of_logins_are_answered_or_closed(stage: AttackStage, request: pytest.FixtureRequest) -> None:
-    """Handshakes of TLS are fuzzed in tests/conformance/test_tls_attacks.py."""
+    """TLS handshakes are fuzzed in tests/conformance/test_tls_attacks.py."""
     rng = Random(20)
     tokens = [b"\0ana\0wrong", b"n,,n=ana,r=abc", b"n,,n=ana,r=abc,tokenauth=true", b"c=biws,r=abc,p=AAAA", b""]
     with stage.attack("on logins", request, max_mib=16):
@@ -121,7 +121,7 @@ def test_fuzzed_bytes_of_logins_are_answered_or_closed(stage: AttackStage, reque
             with stage.plain(LOGIN) if number % 20 else stage.shaken() as wire:
                 frames = [_handshake(rng), *(_token(rng, tokens) for _ in range(rng.randrange(1, 4)))]
                 wire.send(b"".join(_mutated(rng, frame) for frame in frames))
-                # A frame that was announced and does not come is waited for; the client goes.
+                # The broker may wait for the rest of an announced frame; the client disconnects.
                 wire.send_what_fits(b"", 1.0)
 
 
@@ -147,7 +147,7 @@ def _mutated(rng: Random, frame: bytes) -> bytes:
     return bytes(changed)
 
 
-def test_attack_24_old_tls_renegotiation_and_foreign_certificates_are_refused(
+def test_attack_24_old_tls_versions_renegotiation_and_foreign_certificates_are_refused(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     foreign = Authority("another").vouch("mallory").write(stage.files.folder / "foreign.pem")
@@ -157,7 +157,7 @@ def test_attack_24_old_tls_renegotiation_and_foreign_certificates_are_refused(
         assert "RENEGOTIATING" in (said := _openssl(stage, SECURED, "-tls1_2", typed="R\n"))
         assert "no renegotiation" in said or "wrong version" in said or "unexpected message" in said, said
         for key_store in (None, foreign):
-            # With TLS 1.3 a client believes that it is in before the server has looked at its certificate.
+            # With TLS 1.3 the client's handshake is done before the server has checked its certificate.
             with TlsWire(stage.ports[MUTUAL], stage.trust, key_store) as wire, pytest.raises((Closed, ssl.SSLError)):
                 wire.receive(1)
 

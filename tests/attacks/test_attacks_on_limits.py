@@ -1,4 +1,4 @@
-"""Attacks 21, 23 and 25: names that forge, names that rotate, and small things that grow large."""
+"""Attacks 21, 23 and 25: forged log lines, rotating client ids, and small requests that need much memory."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ from tests.support.clients import until
 from tests.support.crash_wire import PRODUCE_VERSION, Wire, now_ms, produce, produce_request
 from tests.support.sasl import authenticate, shake_hands
 
-# A line of its own, an escape sequence, quotes, a right-to-left mark, and what ends a label of a metric.
+# A name with a line break, an escape sequence, quotes, a right-to-left mark, and the end of a metric's label.
 FORGED = 'x\n{"forged": true}\r\x1b[2J"\'\\\u202e} 1\nforged_total 7 #'
 ROTATED = 2_000
 BROKER = 4
 
 
-def test_attack_21_names_forge_neither_lines_nor_labels(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_attack_21_client_names_forge_neither_log_lines_nor_metric_labels(
+    stage: AttackStage, request: pytest.FixtureRequest
+) -> None:
     with stage.attack(21, request, max_mib=16):
         with stage.plain(LOGIN) as wire:
             shake_hands(wire, "PLAIN")
@@ -58,7 +60,7 @@ def test_attack_21_names_forge_neither_lines_nor_labels(stage: AttackStage, requ
             keys = FindCoordinatorRequest(key_type=0, coordinator_keys=[FORGED])
             wire.ask(keys, FindCoordinatorResponse, 4)
             produce(wire, FORGED, plain(timestamp=now_ms()))
-        # What was collected has been written when a request that came later is there.
+        # The log lines of the attack are written when that of a later request is.
         with Wire(stage.ports[LOGIN], client_id="the-end-of-attack-21") as wire:
             log_in(wire, MALLORY)
             until(
@@ -98,9 +100,9 @@ def test_attack_23_a_user_that_rotates_client_ids_keeps_to_the_quota_of_the_user
             throttled = [_produced_as(stage, f"rotated-{number}") for number in range(60)]
         finally:
             limit(admin, remove=True)
-        # The first 60 KB are 60 seconds' worth already, and no machine is so slow that the others come later.
+        # The first 60 KB use up the quota of 60 seconds, and the others come within that time on any machine.
         assert min(throttled[1:]) > 10_000, throttled
-        # No quota is by client id: none of these names is remembered.
+        # No quota is by client id, so the broker keeps none of these names.
         with stage.as_user(MALLORY, LOGIN) as wire:
             for number in range(ROTATED):
                 wire._client_id = f"rotated-{number}-{'x' * 500}"
@@ -108,7 +110,7 @@ def test_attack_23_a_user_that_rotates_client_ids_keeps_to_the_quota_of_the_user
 
 
 def _produced_as(stage: AttackStage, client_id: str) -> int:
-    """The throttle time of 60 KB. Its connection is muted then; one under a new name is not, and counts too."""
+    """Return the throttle time of producing 60 KB on a new connection, because the connection is muted afterwards."""
     with Wire(stage.ports[LOGIN], client_id=client_id) as wire:
         log_in(wire, MALLORY)
         batch = plain(timestamp=now_ms(), size=60_000)
@@ -127,7 +129,7 @@ def lz4_bomb() -> bytes:
 
 
 def snappy_bomb() -> bytes:
-    """A bare block that says it is four gigabytes."""
+    """Return a raw snappy block whose header announces four gigabytes."""
     return b"\xff\xff\xff\xff\x0f" + bytes(cramjam.snappy.compress_raw(bytes(1000)))[2:]
 
 
@@ -154,8 +156,8 @@ def test_attack_25_compressed_batches_are_not_decompressed_without_bound(
                 assert answer.error_code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD), answer
 
 
-def test_attack_25_no_description_of_settings_has_a_secret(stage: AttackStage, request: pytest.FixtureRequest) -> None:
-    """That passwords are compared in constant time is tested with the mechanisms."""
+def test_attack_25_describe_configs_returns_no_secret(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+    """The comparison of passwords in constant time is tested with the SASL mechanisms."""
     asked = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)],
         include_synonyms=True,

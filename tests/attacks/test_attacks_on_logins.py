@@ -40,7 +40,7 @@ def scram_user(admin: Wire, name: str, password: str, iterations: int = 4096) ->
 
 
 def scram_code(wire: Wire, name: str, password: str, extensions: str = "") -> ErrorCode:
-    """How a login ends."""
+    """Return the error code with which a SCRAM login ends."""
     shake_hands(wire, SCRAM_256)
     exchange = ScramClientExchange(SCRAM_256, name, password, "abc", extensions)
     first = authenticate(wire, exchange.first())
@@ -49,7 +49,9 @@ def scram_code(wire: Wire, name: str, password: str, extensions: str = "") -> Er
     return ErrorCode.of(authenticate(wire, exchange.final(first.auth_bytes)).error_code)
 
 
-def test_attack_6_an_authorization_id_of_another_is_refused(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_attack_6_an_authorization_id_of_another_user_is_refused(
+    stage: AttackStage, request: pytest.FixtureRequest
+) -> None:
     tokens = {
         "PLAIN": f"{ADMIN.name}\0{MALLORY.name}\0{MALLORY.password}",
         SCRAM_256: f"n,a={ADMIN.name},n={MALLORY.name},r=x",
@@ -105,7 +107,7 @@ def test_attack_15_another_nonce_and_impossible_iterations_are_refused(
             assert scram_user(admin, "weak", "x", iterations) == ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
-def test_attack_20_a_session_is_not_renewed_as_another_nor_used_after_its_end_and_tokens_make_no_tokens(
+def test_attack_20_no_session_is_renewed_as_another_user_or_used_after_its_end_and_no_token_creates_a_token(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.attack(20, request, max_mib=16):
@@ -128,7 +130,7 @@ def test_attack_20_a_session_is_not_renewed_as_another_nor_used_after_its_end_an
 
 
 def _renewed_as(wire: Wire, login: Login) -> ErrorCode:
-    """Log in again on a connection; not before a second has passed, until which a handshake is out of order."""
+    """Log in again on a connection, after a second: an earlier handshake is refused."""
     until(
         lambda: shake_hands(wire, "PLAIN").error_code,
         lambda code: code != ErrorCode.ILLEGAL_SASL_STATE,
@@ -148,7 +150,7 @@ def _is_served(wire: Wire) -> bool:
 def test_attack_22_names_that_look_alike_do_not_share_rights(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
-    """Hosts behind ::ffff: are compared in tests/unit/security/test_authorizer.py."""
+    """IPv4 hosts written as ::ffff: are tested in tests/unit/security/test_authorizer.py."""
     names = ("*", "ADMIN", "Admin", "admin;User:mallory", "User:admin", "admin:x", " admin", "ana ", "a\u0301na")
     with stage.attack(22, request, max_mib=16), stage.as_user(ADMIN) as admin:
         for name in names:

@@ -1,4 +1,4 @@
-"""Attacks 4, 5, 7 to 13 and 19: a client that has logged in, and wants what no access control list allows."""
+"""Attacks 4, 5, 7 to 13 and 19: requests of a logged-in client that no access control list allows."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def exists(stage: AttackStage, name: str) -> bool:
         return bool(topic.error_code == ErrorCode.NONE)
 
 
-# Attack 7: to pass for a replica.
+# Attack 7: a client that pretends to be a replica.
 
 
-def test_attack_7_a_fetch_as_a_replica_is_denied_and_moves_nothing(
+def test_attack_7_a_fetch_as_a_replica_is_denied_and_changes_neither_isr_nor_high_watermark(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     def state() -> tuple[list[int], int]:
@@ -168,7 +168,7 @@ def test_attack_7_a_fetch_as_a_replica_is_denied_and_moves_nothing(
 # Attacks 8 and 9: transactions of others.
 
 
-def test_attack_8_a_transactional_batch_needs_rights_whatever_the_request_says(
+def test_attack_8_a_transactional_batch_needs_rights_whatever_transactional_id_the_request_names(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     with stage.attack(8, request, max_mib=16), stage.as_user(MALLORY) as wire:
@@ -278,11 +278,11 @@ def test_attack_10_a_group_of_another_principal_is_neither_joined_nor_changed_no
 
 
 def _plain_codes(text: str) -> str:
-    """A repr in which codes are numbers."""
+    """Return the repr with error codes as numbers."""
     return re.sub(r"error_code=<ErrorCode\.\w+: (-?\d+)>", r"error_code=\1", text)
 
 
-# Attacks 11 to 13: what there is.
+# Attacks 11 to 13: finding out which topics exist.
 
 
 def requests_about(name: str) -> list[tuple[Message, int]]:
@@ -317,7 +317,7 @@ def requests_about(name: str) -> list[tuple[Message, int]]:
 def test_attack_11_a_hidden_topic_looks_like_one_that_does_not_exist(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
-    """Byte by byte, but for the name itself and what counts requests."""
+    """The responses are equal byte for byte, except for the name itself and the correlation id."""
     with stage.attack(11, request, max_mib=16), stage.as_user(MALLORY) as wire:
         for (absent, version), (hidden, _) in zip(requests_about(ABSENT), requests_about(HIDDEN), strict=True):
             answers = [raw_answer(wire, one, version)[4:] for one in (absent, hidden, absent)]
@@ -379,7 +379,7 @@ def test_attack_13_lists_and_regexes_show_only_topics_that_may_be_described(
             assert bytes(hidden) not in raw_answer(wire, beat, 1)
 
 
-# Attack 19: settings that name classes, addresses and files.
+# Attack 19: configs that name classes, addresses and files.
 
 
 SETTINGS = {
@@ -406,7 +406,7 @@ def test_attack_19_settings_load_no_class_and_read_no_file_for_unauthorized_clie
     with stage.attack(19, request, max_mib=16):
         with stage.as_user(MALLORY) as wire:
             said = {altered(wire, key, value) for key, value in SETTINGS.items()}
-            # The same about all, so that nothing is learnt about any.
+            # The same response for all of them, so that the client learns nothing about any.
             assert [code for code, _ in said] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED], said
         with stage.as_user(ADMIN) as admin:
             for key, value in SETTINGS.items():

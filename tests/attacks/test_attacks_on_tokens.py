@@ -1,6 +1,6 @@
 """Attacks on logins with bearer tokens: forged ones, wrong signatures, key ids that are paths, URLs, long or many.
 
-`conformance/test_oauthbearer_attacks.py` tries more of them, with a client of librdkafka beside it.
+`conformance/test_oauthbearer_attacks.py` has more of them, with a librdkafka client at the same time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tests.support.tokens import Issuer, rsa_key, sealed_with_secret, unsigned
 
 MALLORY = Issuer(key=rsa_key("mallory"))
 REFUSED = b'{"status":"invalid_token"}'
-# A login that is refused takes 100 ms.
+# A refused login takes 100 ms.
 TRIES = 3
 FLOOD = 60
 
 
 def offer(stage: AttackStage, token: str) -> bytes:
-    """What the broker answers to a token: nothing if it is right."""
+    """Return the broker's response to a token: empty if the token is accepted."""
     with Wire(stage.ports[BEARER]) as wire:
         assert shake_hands(wire, "OAUTHBEARER").error_code == ErrorCode.NONE
         answer = authenticate(wire, f"n,,\x01auth=Bearer {token}\x01\x01".encode())
@@ -82,6 +82,6 @@ def test_attack_18_key_ids_are_used_for_lookup_only(stage: AttackStage, request:
         stage.serves(0)
     fetched = stage.provider.asked[asked:]
     assert set(fetched) <= {"/jwks"}
-    # 16 unknown key ids a minute are worth a fetch, and the attack may take more than one on a busy machine.
+    # Keys are fetched for 16 unknown key ids a minute, and the attack may take several minutes on a busy machine.
     assert len(fetched) <= 5 * 16
     assert offer(stage, stage.issuer.token()) == b""

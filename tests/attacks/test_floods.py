@@ -1,6 +1,6 @@
-"""Floods by clients that may do each single thing: what is remembered of them is bounded, or ends with them.
+"""Floods of requests that are each allowed: the broker's state for them is bounded, or ends with the clients.
 
-The counts are those of a test suite. PESSOA_FLOOD_SCALE=10 multiplies them.
+The counts are small, for the test suite. PESSOA_FLOOD_SCALE=10 multiplies them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ R = TypeVar("R", bound=Message)
 SCALE = int(os.environ.get("PESSOA_FLOOD_SCALE", "1"))
 PREFIXED = 4
 NUMGROUPS = "kafka_coordinator_group_groupmetadatamanager_numgroups"
-# Requests under way at once, on one connection.
+# The number of requests in flight on one connection.
 AHEAD = 50
 
 
@@ -100,14 +100,14 @@ GROUPS, METADATA = 300 * SCALE, b"m" * 50_000
 
 
 def join(group: str) -> JoinGroupRequest:
-    # Version 3 gives a member its id and its place in one step.
+    # In version 3 a member gets its id and joins with one request.
     return JoinGroupRequest(
         group_id=group, session_timeout_ms=60_000, rebalance_timeout_ms=60_000, member_id="",
         protocol_type="consumer", protocols=[JoinGroupRequestProtocol(name="range", metadata=METADATA)],
     )  # fmt: skip
 
 
-def test_groups_with_large_metadata_cost_only_the_bytes_sent_and_end_with_their_members(
+def test_groups_with_large_metadata_take_bounded_memory_and_can_be_deleted_when_their_members_leave(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
     names = [f"flood-{number}" for number in range(GROUPS)]
@@ -134,8 +134,10 @@ def test_groups_with_large_metadata_cost_only_the_bytes_sent_and_end_with_their_
 IDS = 2_000 * SCALE
 
 
-def test_a_transactional_id_takes_a_bounded_piece_of_memory(stage: AttackStage, request: pytest.FixtureRequest) -> None:
-    """They end `transactional.id.expiration.ms` (a week) after their last use, as in Apache Kafka."""
+def test_a_transactional_id_takes_a_bounded_amount_of_memory(
+    stage: AttackStage, request: pytest.FixtureRequest
+) -> None:
+    """Transactional ids expire `transactional.id.expiration.ms` (a week) after their last use, as in Apache Kafka."""
     asked = (
         InitProducerIdRequest(transactional_id=f"flood-{number}", transaction_timeout_ms=60_000)
         for number in range(IDS)
@@ -144,7 +146,7 @@ def test_a_transactional_id_takes_a_bounded_piece_of_memory(stage: AttackStage, 
         with stage.attack(f"of {IDS} transactional ids", request, max_mib=16 + IDS * 1024 // MIB):
             found = {one.error_code for one in ask_many(wire, asked, InitProducerIdResponse, 4)}
         assert found == {ErrorCode.NONE}
-        # Without an id there is nothing to remember before the first record.
+        # Without a transactional id the broker keeps no state before the first record.
         plain = (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1) for _ in range(IDS))
         with stage.attack(f"of {IDS} producer ids", request, max_mib=8):
             list(ask_many(wire, plain, InitProducerIdResponse, 4))
@@ -170,7 +172,7 @@ def entries(names: Iterable[str]) -> Iterator[CreateAclsRequest]:
 
 
 def test_ten_thousand_acls_do_not_slow_down_decisions(stage: AttackStage, request: pytest.FixtureRequest) -> None:
-    """They are a super user's to make; what is measured is what they cost others, who ask about names of their own."""
+    """Only a super user can add ACLs; measured is their cost for requests of other users about other names."""
     with stage.as_user(ADMIN) as admin, stage.as_user(MALLORY, LOGIN) as wire:
         try:
             made = ask_many(admin, entries(f"acl-{n:07}" for n in range(ENTRIES)), CreateAclsResponse, 3)
@@ -209,7 +211,7 @@ QUOTAS = 5_000 * SCALE
 def test_thousands_of_delegation_tokens_do_not_slow_down_renewals(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
-    """Every user may make tokens of its own. They end with `delegation.token.max.lifetime.ms`."""
+    """Every user may create tokens of its own. They expire after `delegation.token.max.lifetime.ms`."""
     asked = (
         create_delegation_token.CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=3_600_000)
         for _ in range(TOKENS)
@@ -236,7 +238,9 @@ def test_thousands_of_delegation_tokens_do_not_slow_down_renewals(
                 assert end.error_code == ErrorCode.NONE
 
 
-def test_thousands_of_quotas_take_a_bounded_piece_of_memory(stage: AttackStage, request: pytest.FixtureRequest) -> None:
+def test_thousands_of_quotas_take_a_bounded_amount_of_memory(
+    stage: AttackStage, request: pytest.FixtureRequest
+) -> None:
     def change(first: int, *, remove: bool) -> alter_client_quotas.AlterClientQuotasRequest:
         return alter_client_quotas.AlterClientQuotasRequest(
             entries=[
@@ -283,7 +287,7 @@ def test_client_ids_do_not_lengthen_the_metrics_page(stage: AttackStage, request
                     wire._client_id = f"rotated-{number}-{'x' * 500}"
                     wire.ask(MetadataRequest(topics=[]), MetadataResponse, 12)
                 text = page(stage)
-            # At most a hundred quotas are shown, each with two lines.
+            # The page shows at most a hundred quotas, each with two lines.
             assert text.count("rotated-") <= 2 * 100
             assert len(text) < before + 128 * 1024
         finally:
@@ -305,11 +309,11 @@ def test_refused_requests_and_connections_write_a_bounded_number_of_lines(
             list(ask_many(wire, (asked for _ in range(REFUSALS)), MetadataResponse, 9))
         for _ in range(REFUSALS // 4):
             with stage.plain(LOGIN) as stranger:
-                # Nothing may be asked for before the login.
+                # The broker accepts no such request before the login.
                 stranger.write(asked, 9)
                 assert stranger.is_closed()
     written = stage.process.said[said:]
-    # A hundred a minute of each kind, and the flood may take some minutes on a busy machine.
+    # At most a hundred lines a minute of each kind, and the flood may take some minutes on a busy machine.
     assert written.count("before authentication") <= 5 * 100
     sizes = {path.name: path.stat().st_size for path in stage.logs.iterdir()}
     # The default of pessoa.logs.max.bytes is 16 MiB, and of max.files 5.

@@ -1,7 +1,7 @@
-"""What an idle connection costs a broker that has seen none before: of a listener that demands nothing, of one that
-demands a login, and over TLS, whose client has not logged in.
+"""The memory of an idle connection in a fresh broker: to a listener without login, to one that requires a login, and
+over TLS without having logged in.
 
-The suite opens a thousand; `PESSOA_CONNECTIONS=10000` (`make connections`) as many as there should be room for.
+The suite opens a thousand; `PESSOA_CONNECTIONS=10000` (`make connections`) opens the number that should be supported.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tests.attacks.attack_stage import LOGIN, MIB, OPEN, SECURED, AttackStage
 from tests.attacks.attack_wires import connect
 
 CONNECTIONS = int(os.environ.get("PESSOA_CONNECTIONS", "1000"))
-# Addresses of the loopback that connections come from, so that none of them runs out of ports.
+# Connections per loopback address, so that no source address runs out of ports.
 _PER_SOURCE = 4_000
 # The objects of transport, protocol and connection with a first buffer of 4 KiB; the state of a login; OpenSSL's own
-# state. Seen: 7, 7 and 22 KiB.
+# state. Measured: 7, 7 and 22 KiB.
 KIB_EACH = {OPEN: 16, LOGIN: 16, SECURED: 64}
 
 
@@ -35,7 +35,7 @@ def fresh(tmp_path: Path) -> Iterator[AttackStage]:
 def test_an_idle_connection_costs_a_bounded_amount_of_memory(
     listener: str, fresh: AttackStage, request: pytest.FixtureRequest
 ) -> None:
-    # Handshakes are what takes long, on both sides.
+    # Fewer, because TLS handshakes take long on both sides.
     count = CONNECTIONS // 4 if listener == SECURED else CONNECTIONS
     context = ssl.create_default_context(cafile=str(fresh.trust))
     what = f"{count} idle connections of {listener}"

@@ -1,11 +1,11 @@
-"""A client that behaves, as a process of its own: it writes one record at a time and reads it back, until it is ended.
+"""A well-behaved client as a process of its own: it writes one record at a time and reads it back, until it is stopped.
 
     python -m tests.attacks.well_behaved_client PORT TRUST USER PASSWORD TOPIC
 
-A number on a line of its standard input is answered with a line of JSON, as soon as it has written and read so many
-records since the last one: how many they are, and the 99th percentile and the longest of the times that they took. It
-has a connection of its own, with TLS and a login, and a process of its own, so that the attacker's work does not delay
-it but for the processor that they share. A record that fails ends it.
+A number on a line of its standard input is answered with a line of JSON when the client has written and read so many
+records since the last answer: their number, and the 99th percentile and the maximum of their latencies. It
+has a connection of its own, with TLS and a login, and a process of its own, so that it shares only the processor with
+the attacker. It exits if a record fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.attacks.attack_wires import Login, secured_wire
 from tests.support.batches import plain, values
 from tests.support.crash_wire import fetch, now_ms, produce
 
-# Between two records, so that it is not itself what keeps the broker busy.
+# The pause between two records, so that the client itself does not keep the broker busy.
 _PAUSE_S = 0.002
 
 
