@@ -1,17 +1,17 @@
-"""`make chaos MINUTES=30`: faults by chance, from a seed, for as long as it is told; then everything is checked.
+"""`make chaos MINUTES=30`: random faults from a seed for the given time; after every round everything is checked.
 
     python -m tests.chaos --minutes 30 --seed 7 [--only "kill all"] [--set broker.session.timeout.ms=9000]
 
-A run is a row of rounds. Every round is a cluster of processes on empty directories, under load, that is hurt six
-times, healed and checked, so that a failure stands near its cause. In two rounds of three the three brokers are the
-controllers as well; in the third there are three controllers beside three brokers (`--apart` asks for that in all).
+A run is a sequence of rounds. Every round is a cluster of processes on empty directories under load, which gets six
+faults, is healed and checked, so that a failure is detected soon after its cause. In two rounds of three the three
+brokers are the controllers as well; in the third there are three controllers beside three brokers (`--apart`: in all).
 Every fifth round is secured: SASL_SSL on all listeners, users and access control lists (`--secure`: all are).
-Where the system allows it, three rounds of four give every node a network, a disk and a clock of its own, and hurt
-those too; some of them have each record synced before it is acknowledged, which is what makes the loss of all power at
-once harmless. One of eight has proxies between all of them, which make everything late. The table at the end has a line
-for each fault: how often it was done, and how long producing stood still, at worst and usually. When a leader or the
-active controller dies, that should be less than three seconds, and the last lines say how often it was not. The data of
-a round that fails is kept.
+Where the system allows it, three rounds of four give every node a network, a disk and a clock of its own, with faults
+of those too; some of them sync each record before it is acknowledged, so that a loss of power of all nodes at once
+loses no record. One of eight has proxies between all nodes, which delay everything. The table at the end has a line for
+each fault: how often it was played, and how long producing paused, at worst and in the median. When a leader or the
+active controller dies, that should be less than three seconds, and the last lines count when it was not. The data of a
+failed round is kept.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tests.chaos.surroundings import SURROUNDINGS
 from tests.simulation.history import Violation
 
 FAULTS_PER_ROUND = 6
-# One round in five, as the seed says: all combinations of the other choices come with it.
+# The seeds of secured rounds, one in five: so they come in all combinations with the other choices.
 _SECURED_EVERY, _SECURED = 5, 2
-# A broker that is cut off from its leader alone leaves those in sync after this, instead of after ten seconds.
+# A broker that is cut off only from its leader leaves the ISR after this time instead of after ten seconds.
 _OWN_MACHINES = {"replica.lag.time.max.ms": "3000"}
 _FLUSHES = {"log.flush.interval.messages": "1"}
-# What needs nothing but processes.
+# Faults that need nothing but processes.
 _PLAIN_FAULTS = {**FAULTS, **CLIENT_FAULTS}
-# How long producing may stand still when one of these has died.
+# How long producing may pause when one of these has died.
 _GOAL_S = 3.0
 _DEATHS = ("kill a leader", "kill the controller")
 
@@ -52,7 +52,7 @@ class Round(NamedTuple):
     wanted: Wanted
     settings: dict[str, str]
     faults: dict[str, Fault]
-    # Whether the controllers are nodes of their own.
+    # Whether the controllers are separate nodes.
     apart: bool = False
     # Whether nodes and clients log in, over TLS, and have rights.
     secured: bool = False
@@ -105,7 +105,7 @@ def available_machines() -> Wanted:
 
 
 def choose_round(seed: int, available: Wanted, only: list[str] | None, *, is_secured: bool = False) -> Round:
-    """The seed decides, so that it decides alike another time; `only` wins over it."""
+    """Return the round of a seed, always the same for one seed; `only` overrides the seed's choice of faults."""
     named = [SURROUNDINGS[name] for name in only or () if name in SURROUNDINGS]
     wanted = available
     if any(one.wanted.links for one in named) or (not only and seed % 8 == 4):

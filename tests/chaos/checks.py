@@ -1,9 +1,9 @@
-"""What must be true when everything is healed: of what was read, and of the files.
+"""The checks of what was read, and of the files, after everything is healed.
 
-`check_everything` reads both topics from their beginnings, as a reader of each kind, hands that to the history, and
-then compares the files of the brokers: the bytes of every partition are the same on all three. They may be cut into
-segments differently, so it is the concatenation that is compared. The offsets that were committed together with copies
-are read in the order in which they were written.
+`check_everything` reads both topics from their beginnings under both isolation levels, checks that with the history,
+and then compares the files of the brokers: the bytes of every partition are the same on all three. They may have
+different segments, so the concatenation of the segments is compared. The offsets that were committed together with
+copies are read in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OFFSETS_PARTITIONS = int(SETTINGS["offsets.topic.num.partitions"])
 
 
 def check_everything(brokers: BrokerProcesses, load: Load) -> str:
-    """After `load.finish()`. A sentence about what was checked."""
+    """Check everything after `load.finish()`, and return a sentence about what was checked."""
     uncommitted = read_all(brokers, (IN, OUT), "read_uncommitted")
     committed = read_all(brokers, (IN, OUT), "read_committed")
     load.history.check_complete(uncommitted, committed)
@@ -54,7 +54,7 @@ def read_all(
 
 
 def read_messages(brokers: BrokerProcesses, topics: Mapping[str, int], isolation: str) -> Iterator[Message]:
-    """Read every partition from its beginning to its end. `topics`: topic → how many partitions it has."""
+    """Yield the messages of every partition from its beginning to its end. `topics`: topic → number of partitions."""
     consumer = Consumer(
         {
             "group.id": "reader",
@@ -84,7 +84,7 @@ def read_messages(brokers: BrokerProcesses, topics: Mapping[str, int], isolation
 
 
 def check_copies(committed: Records) -> None:
-    """The copier has made one copy of each record, and no other."""
+    """Assert that the copier has made one copy of each record, and no other."""
     originals = Counter(value for one, records in committed.items() if one.topic == IN for value in records.values())
     copies = copied_values(committed)
     missing, superfluous = originals - copies, copies - originals
@@ -93,9 +93,9 @@ def check_copies(committed: Records) -> None:
 
 
 def check_commits(brokers: BrokerProcesses) -> int:
-    """What the copier committed in its transactions never goes back, in the order of the log. How many commits.
+    """Assert that the copier's committed offsets never go back in the order of the log, and return their number.
 
-    Of the members this is not said: librdkafka may send a commit again after a later one has been answered.
+    The members' commits are not checked: librdkafka may send a commit again after a later one has been answered.
     """
     count = 0
     reached: dict[bytes, int] = {}
@@ -113,12 +113,12 @@ def check_commits(brokers: BrokerProcesses) -> int:
 
 
 def check_replicas_are_equal(brokers: BrokerProcesses) -> dict[str, int]:
-    """The bytes of each partition, on every broker; partition → how many there are."""
+    """Assert that each partition has the same bytes on every broker; return partition → size."""
     brokers.wait_until_in_sync()
     first, *others = brokers
     names = {one: partition_names(brokers.data(one)) for one in brokers}
     assert all(names[one] == names[first] for one in others), names
-    # In sync is not the same as equal: a follower may have a record less for as long as a fetch takes.
+    # In sync is not the same as equal: a follower may lack a record for the time of a fetch.
     until(
         lambda: all(sizes(brokers.data(one)) == sizes(brokers.data(first)) for one in others),
         "all replicas of one size",
@@ -134,7 +134,7 @@ def check_replicas_are_equal(brokers: BrokerProcesses) -> dict[str, int]:
 
 
 def partition_names(data: Path) -> list[str]:
-    """What is deleted goes away some time later, and what belongs to no topic stays; both under names of their own."""
+    """Return the names of partitions with a log, except deleted ones and logs of no topic (`-delete`, `-stray`)."""
     folders = (path for path in data.iterdir() if path.is_dir() and any(path.glob("*.log")))
     return sorted(one.name for one in folders if one.name != _METADATA and not one.name.endswith(("-delete", "-stray")))
 

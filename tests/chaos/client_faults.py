@@ -1,9 +1,9 @@
-"""What clients do to brokers: they die in the middle of something, they come back too late, and they come in hordes.
+"""Faults of clients: they are killed in the middle of work, resume too late, and open very many connections.
 
-The same kind of function as in `faults`. A producer that dies with a transaction open must not keep read_committed
-consumers waiting for longer than the transaction may last, and one that wakes up later must not commit it. What a dead
-member owned goes to the others. A broker that has no descriptor left for one more connection goes on for those that it
-has, and for itself; and takes new ones again when the others are gone.
+The same kind of function as in `faults`. A producer that dies with an open transaction must not block read_committed
+consumers for longer than the transaction timeout, and one that resumes later must not commit it. A dead member's
+partitions go to the other members. A broker without a descriptor for another connection keeps serving its existing
+connections and its own work; and accepts new connections when the others are closed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.chaos.processes import TIMEOUT_S, can_connect, until
 from tests.chaos.stage import Stage
 from tests.simulation.history import TopicPartition
 
-# More than are left, and fewer than the kernel keeps for a listener that does not accept them.
+# More than the broker has descriptors for, and fewer than the backlog of a listener that does not accept them.
 _SPARE_DESCRIPTORS = 5
 _CROWD = 60
 _HORDE = 2_000
@@ -43,7 +43,7 @@ def pause_a_producer(stage: Stage) -> None:
 
 
 def _wait_for_readers(stage: Stage, ends: dict[TopicPartition, int]) -> None:
-    """Wait until read_committed consumers come so far."""
+    """Wait until read_committed consumers may read up to these offsets."""
 
     def is_so() -> bool:
         stage.load.raise_problems()
@@ -60,7 +60,7 @@ def kill_a_member(stage: Stage) -> None:
 
 
 def pause_a_member(stage: Stage) -> None:
-    """Stop a member until others own its partitions; then it wakes up, and finds out."""
+    """Pause a member until others own its partitions; then it resumes, and learns of it."""
     with member(stage) as consumer:
         stage.load.wait_for(MORE)
         consumer.pause()
@@ -70,7 +70,7 @@ def pause_a_member(stage: Stage) -> None:
 
 
 def _wait_for_members(stage: Stage) -> None:
-    """Until the members that are left have polled, in every partition, what was written after now."""
+    """Wait until the other members have polled, in every partition, a record that is written after this call."""
     ends = {one: stage.watch.floor("high watermark", one) for one in _partitions(IN)}
 
     def is_so() -> bool:
@@ -87,7 +87,7 @@ def _partitions(topic: str) -> list[TopicPartition]:
 
 
 def take_the_descriptors(stage: Stage) -> None:
-    """A leader may open almost nothing more: neither files nor connections."""
+    """Limit the descriptors of a leader, so that it can open almost no more files and connections."""
     victim = a_leader(stage)
     process = stage.brokers.pid(victim)
     soft, hard = resource.prlimit(process, resource.RLIMIT_NOFILE)
@@ -106,14 +106,14 @@ def _descriptors(process: int) -> int:
 
 
 def come_in_a_horde(stage: Stage) -> None:
-    """Connections that say nothing."""
+    """Open very many connections that send nothing."""
     with _connections(stage.brokers.address(a_leader(stage)), _HORDE):
         stage.load.wait_for(MORE)
 
 
 @contextmanager
 def _connections(address: str, count: int) -> Iterator[None]:
-    """Open so many connections, whether or not the broker accepts them."""
+    """Open `count` connections, whether or not the broker accepts them."""
     host, _, port = address.rpartition(":")
     with ExitStack() as stack:
         for _ in range(count):

@@ -1,10 +1,10 @@
-"""Wall clocks that jump: libfaketime under a broker, told by a file what time it is.
+"""Wall clocks that jump: a broker under libfaketime, which reads the offset of its clock from a file.
 
     clock = JumpingClock(tmp_path / "clock")
     Home(data, command=clock.command)
-    clock.jump(3600)            an hour on, at once; with a minus, back
+    clock.jump(3600)            an hour forward, at once; negative: back
 
-What measures durations goes on evenly, as it does when an administrator or a time server sets a real clock.
+The monotonic clock is not changed, as when an administrator or a time server sets a real clock.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class JumpingClock:
             "env",
             f"LD_PRELOAD={_library()}",
             f"FAKETIME_TIMESTAMP_FILE={self._path}",
-            # The file is read whenever the process asks for the time.
+            # libfaketime reads the file whenever the process reads the clock.
             "FAKETIME_NO_CACHE=1",
             "DONT_FAKE_MONOTONIC=1",
-            # Times of files are the file system's.
+            # Times of files stay those of the file system.
             "NO_FAKE_STAT=1",
         )
 
     def jump(self, seconds: int) -> None:
-        """From the true time. Put in place whole, because it is read at any moment."""
+        """Set the offset from the real time, by replacing the file, because it may be read at any moment."""
         new = self._path.with_suffix(".new")
         new.write_text(f"{seconds:+d}")
         new.replace(self._path)

@@ -1,21 +1,21 @@
-"""Clients of our own wire codec that count every request that fails while brokers come and go.
+"""Clients of our own wire codec that count every request that fails while brokers stop and start.
 
-librdkafka and the Java clients hide what they retry. These do not: each sends one small request after another, does
-with a failure what franz-go would do (look at the hint in the answer, else ask a listed broker for metadata, then try
-again) and writes down what it saw:
+librdkafka and the Java clients hide retries. These do not: each sends one small request after another, does
+after a failure what franz-go would do (use the leader hint in the response, else request metadata from a listed broker,
+then try again) and counts:
 
-    REFUSED   the connection was refused where the newest Metadata says that there is a broker
-    CUT       the connection ended, and a request on it had no answer
-    ERROR     an answer with an error code; its name says whether clients retry it by themselves
+    REFUSED   the connection was refused where the newest Metadata lists a broker
+    CUT       the connection ended, and a request on it had no response
+    ERROR     a response with an error code; its name tells whether clients retry it by themselves
 
     producer    idempotent, acks=all, one batch of one record to each partition in turn
     fetcher     long polls of all partitions of one topic at their leaders, one thread for each partition
     committer   commits offsets of a group without members: it needs the coordinator
-    asker       Metadata, from a broker at random, as any client may at any time
+    asker       Metadata from a random broker, as any client may at any time
 
-A connection that the broker closed while nothing was owed is no failure: it is seen before the next request is sent.
-Nor can a broker that stops wait for ever for a silent client, so each failure says how long its client was silent; that
-may also be because the machine is busy. Whether anything was lost or doubled is told by `check`.
+A connection that the broker closed without a request in flight is no failure: the client notices it before its next
+request. A stopping broker cannot wait for ever for a silent client, so each failure has the time for which its client
+was silent, possibly because the machine was busy. `check` finds lost and duplicate records.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 REFUSED, CUT, ERROR = "refused", "cut", "error"
 _REQUEST_TIMEOUT_S = 30.0
 _LONG_POLL_MS = 500
-# As franz-go's and Java's: they wait longer, but a client that hurries sees more.
+# franz-go and Java wait longer before a retry, but a client that retries sooner sees more failures.
 _BACKOFF_S = 0.02
 _PACE_S = 0.01
 _MAX_BYTES = 1 << 20
@@ -67,12 +67,12 @@ class Failure(NamedTuple):
     at_s: float
     client: str
     kind: str
-    # The API that was asked.
+    # The API of the request.
     api: str
     broker: int
-    # Of an answer with an error, the error's name; of another, what the kernel said.
+    # The name of the response's error, or the error of the connection.
     what: str
-    # How long ago this client last heard from that broker, or from another that named it.
+    # Seconds since this client got anything from that broker, or Metadata that lists it.
     silent_s: float
 
     def __str__(self) -> str:
@@ -81,7 +81,7 @@ class Failure(NamedTuple):
 
 
 class Broken(Exception):
-    """The request has no answer; that was counted."""
+    """The request got no response, and the failure was counted."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Journal:
     requests: Counter[str] = field(default_factory=Counter)
     closed_idle: int = 0
     lock: Lock = field(default_factory=Lock)
-    # Partition → when something was acknowledged, and when something was read.
+    # Partition → the times of acknowledgements, and the times of reads.
     acknowledged_at_s: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     read_at_s: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     acknowledged: dict[int, dict[bytes, int]] = field(default_factory=lambda: defaultdict(dict))
@@ -132,7 +132,7 @@ class Client:
         addresses = [one.rpartition(":") for one in bootstrap.split(",")]
         self._seeds = {-2 - index: (host, int(port)) for index, (host, _, port) in enumerate(addresses)}
         self.known: _Known | None = None
-        # Broker → when something came from it, or about it.
+        # Broker → when this client last got something from it, or Metadata that lists it.
         self._heard_at_s: dict[int, float] = {}
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class Client:
         self._connections.clear()
 
     def ask(self, broker: int, request: Message, answer: type[R]) -> R:
-        """The answer; `Broken` if there is none, which is counted."""
+        """Return the response; raise `Broken`, after counting the failure, if there is none."""
         api = type(request).__name__.removesuffix("Request")
         connection = self._connect(broker, api)
         with self.journal.lock:
@@ -164,7 +164,7 @@ class Client:
         if known is not None:
             if not select.select([known._socket], [], [], 0)[0]:
                 return known
-            # Between two requests a broker has nothing to say but the end.
+            # Between two requests a readable connection is one that the broker has closed.
             known.close()
             del self._connections[broker]
             with self.journal.lock:
@@ -195,10 +195,10 @@ class Client:
             self._fail(ERROR, api, broker, ErrorCode.of(code).name)
         return not code
 
-    # Which broker to ask.
+    # The choice of the broker.
 
     def refresh(self, apart_from: int | None = None) -> None:
-        """Ask one of the listed brokers for metadata, at random; one that just failed is asked last."""
+        """Request metadata from a random listed broker; one that just failed is tried last."""
         listed = list(self.known.brokers if self.known is not None else self._seeds)
         self._random.shuffle(listed)
         listed.sort(key=lambda one: one == apart_from)
@@ -212,7 +212,7 @@ class Client:
             brokers = {one.node_id: (one.host, one.port) for one in found.brokers}
             leaders = {one.partition_index: (one.leader_id, one.leader_epoch) for one in topic.partitions}
             if self.known is not None:
-                # An answer may be older than a hint.
+                # A Metadata response may be older than a leader hint.
                 for index, (leader, epoch) in self.known.leaders.items():
                     if leaders.get(index, (-1, -1))[1] < epoch and leader in brokers:
                         leaders[index] = leader, epoch
@@ -221,12 +221,12 @@ class Client:
             self.known = _Known(brokers, topic.topic_id, leaders)
             self._heard_at_s.update(dict.fromkeys(brokers, time.monotonic()))
             return
-        # No broker of the newest Metadata answers: begin again at the bootstrap servers.
+        # No broker of the newest Metadata answers: start again with the bootstrap servers.
         self.known = None
         time.sleep(_BACKOFF_S)
 
     def leader_of(self, partition: int) -> int:
-        """The partition's leader, as soon as one is known."""
+        """Return the partition's leader, waiting until one is known."""
         while True:
             if self.known is not None:
                 leader = self.known.leaders.get(partition, (-1, -1))[0]
@@ -236,7 +236,7 @@ class Client:
             self.refresh()
 
     def hear(self, partition: int, hint: tuple[int, int] | None, endpoints: list[tuple[int, str, int]]) -> bool:
-        """Take a leader from a response (KIP-951); return False if it is not newer than the known one."""
+        """Use a leader hint of a response (KIP-951); return False if it is not newer than the known leader."""
         if self.known is None or hint is None or hint[0] < 0 or hint[1] <= self.known.leaders[partition][1]:
             return False
         self.known.brokers.update({node: (host, port) for node, host, port in endpoints})
@@ -388,7 +388,7 @@ class CountingClients:
                 client.refresh(broker)
                 continue
             if not found.responses:
-                # A poll that brought nothing, where the broker says only what there is to say.
+                # A response without new records may list no partition.
                 client.check(found.error_code, "Fetch", broker)
                 continue
             answer = found.responses[0].partitions[0]
@@ -443,7 +443,7 @@ class CountingClients:
             time.sleep(_PACE_S)
 
     def _find_coordinator(self, client: Client) -> int | None:
-        """Asked of a listed broker, as is metadata."""
+        """Return the group's coordinator from a listed broker, or None."""
         client.leader_of(0)
         assert client.known is not None
         asked = client._random.choice(sorted(client.known.brokers))
@@ -466,14 +466,14 @@ class CountingClients:
             client.refresh()
             time.sleep(_PACE_S)
 
-    # What came of it.
+    # Results.
 
     def longest_pause_s(self, times: dict[int, list[float]]) -> float:
         gaps = (after - before for one in times.values() for before, after in pairwise(one))
         return max(gaps, default=0.0)
 
     def check(self) -> None:
-        """Nothing that was acknowledged is lost, and nothing is there twice."""
+        """Assert that no acknowledged record is lost and that no record is there twice."""
         assert not self.problems, self.problems
         for partition in range(self._partitions):
             read = self.journal.read[partition]

@@ -1,18 +1,18 @@
-"""Disks that can lose their power, fail and fill up: file systems in images, mounted where no other process sees them.
+"""Disks that can lose power, fail and fill up: file systems in images, mounted in a namespace of their own.
 
     with Disks(tmp_path) as disks:
         homes = {number: Home(disks.path(number) / "data") for number in BROKERS}
         …
         brokers.pause(1)
-        disks.remember(1)       the image as it is: what was synced, and what the kernel happened to have written
+        disks.remember(1)       copy the image: synced data, and what the kernel happened to have written
         brokers.kill(1)
-        disks.go_back(1)        the machine has power again; the journal of the file system is played
+        disks.go_back(1)        power is back: mount the copied image, which replays the file system's journal
 
-The images are ext4 on a loop device, and lie in memory. A process that is killed loses nothing, because the kernel has
-what it wrote; the image has only what reached the "disk". The journal is committed every five minutes instead of every
-five seconds, so what is not synced is not there by luck. `Namespace` says how the mounts go away again.
+The images are ext4 on a loop device, and are in memory. A process that is killed loses nothing, because the kernel has
+its writes; the image has only what reached the "disk". The journal is committed every five minutes instead of every
+five seconds, so data that was not synced is not there by accident. `Namespace` explains how the mounts are removed.
 
-A disk that fails gives an error to every write and sync, from one moment to the next: ext4 can be told to do so.
+A failing disk returns an error for every write and sync from one moment on: an ioctl of ext4 does that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.chaos.namespaces import Namespace
 from tests.chaos.processes import BROKERS, TIMEOUT_S
 
 _IMAGE_BYTES = 192 << 20
-# linux/ext4: EXT4_IOC_SHUTDOWN, _IOR('X', 125, u32), with EXT4_GOING_FLAGS_NOLOGFLUSH: nothing more is written.
+# linux/ext4: EXT4_IOC_SHUTDOWN, _IOR('X', 125, u32), with EXT4_GOING_FLAGS_NOLOGFLUSH: nothing is written any more.
 _SHUTDOWN = 0x8004587D
 _NO_FLUSH = (2).to_bytes(4, "little")
 _OPTIONS = "loop,commit=300,noatime"
@@ -39,7 +39,7 @@ _OPTIONS = "loop,commit=300,noatime"
 
 @cache
 def why_no_disks() -> str | None:
-    """Why no image can be mounted here, as a sentence; None where one can."""
+    """Return a sentence about why no image can be mounted here, or None if one can."""
     if os.geteuid() != 0:
         return "images of disks are mounted by root alone"
     missing = [tool for tool in ("mkfs.ext4", "mount", "nsenter", "unshare") if shutil.which(tool) is None]
@@ -97,19 +97,19 @@ class Disks:
         """Copy the images as they are. The brokers that write to them must be paused: all images are of one moment."""
         for number in numbers:
             image = self._image(number)
-            # Only what is there: a few milliseconds.
+            # Sparse copies, which take a few milliseconds.
             command = ["cp", "--sparse=always", str(image), str(image.with_suffix(".then"))]
             subprocess.run(command, check=True, timeout=TIMEOUT_S)
 
     def go_back(self, *numbers: int) -> None:
-        """Put back what was remembered. No process may have a file open there."""
+        """Mount the remembered images again. No process may have a file open there."""
         for number in numbers:
             self._unmount(number)
             self._image(number).with_suffix(".then").replace(self._image(number))
             self._mount(number)
 
     def fail(self, number: int) -> None:
-        """From now on it refuses everything; what it has not written it will not write."""
+        """Make the disk fail: it refuses everything from now on, and does not write pending data."""
         folder = os.open(self.path(number), os.O_RDONLY)
         try:
             fcntl.ioctl(folder, _SHUTDOWN, _NO_FLUSH)
@@ -121,10 +121,10 @@ class Disks:
         self._mount(number)
 
     def fill(self, number: int) -> None:
-        """Not a byte is left."""
+        """Fill the disk to the last byte."""
         filler = self.path(number) / "filler"
         with filler.open("wb", buffering=0) as file:
-            # In steps, since a step that does not fit takes nothing.
+            # In steps, since a write that does not fit writes nothing.
             for step in (1 << 20, 1 << 12):
                 try:
                     while True:

@@ -1,11 +1,11 @@
-"""Clients in processes of their own, so that they can be killed and stopped in the middle of what they do.
+"""Clients in processes of their own, so that they can be killed and paused in the middle of their work.
 
-    with open_transaction(stage) as producer:       a transaction of three records, written and not ended
+    with open_transaction(stage) as producer:       a transaction with three acknowledged records, not ended
         producer.kill()                             SIGKILL; or `pause`, `resume`, and then `ask("commit")`
     with member(stage) as consumer:                 one more member of the group that reads IN, and owns a part of it
 
-A process says in a line that it has come so far. What the transaction writes is in the history as aborted from the
-beginning: only the process could commit it, and it is told to only after the coordinator has given it up.
+A process prints a line when it is ready. The history has the transaction as aborted from the beginning: only the
+process could commit it, and it is asked to only after the coordinator has aborted it.
 
     python -m tests.chaos.doomed transaction SETTINGS ID VALUE…     the settings of a client as JSON
     python -m tests.chaos.doomed member SETTINGS GROUP
@@ -25,7 +25,7 @@ from threading import Timer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as RdTopicPartition
 
-from tests.chaos.load import EAGER, GROUP, IN, OUT, PARTITIONS, patiently
+from tests.chaos.load import EAGER, GROUP, IN, OUT, PARTITIONS, retry_transient_errors
 from tests.chaos.processes import IMPATIENT, TIMEOUT_S
 from tests.chaos.stage import Stage
 from tests.simulation.history import Outcome, TopicPartition
@@ -38,7 +38,7 @@ TRANSACTION_MS = 4_000
 class Client:
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "tests.chaos.doomed", *arguments]
-        # Of the partitions that its transaction wrote to, behind its records.
+        # The end offsets, after its records, of the partitions of its transaction.
         self.ends: dict[TopicPartition, int] = {}
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -47,8 +47,7 @@ class Client:
         return f"<Client, process {self._process.pid}>"
 
     def hear(self) -> str:
-        """Return the next line of output. A process that prints nothing for too long is killed, and then there is
-        none."""
+        """Return the next line of output. A process that prints nothing for too long is killed, and the test fails."""
         assert self._process.stdout is not None
         impatience = Timer(2 * TIMEOUT_S, self._process.kill)
         impatience.start()
@@ -78,7 +77,7 @@ class Client:
 
 @contextmanager
 def open_transaction(stage: Stage) -> Iterator[Client]:
-    """Begin a transaction whose records are acknowledged, and do not end it."""
+    """Begin a transaction, wait until its records are acknowledged, and do not end it."""
     load = stage.load
     with load.lock:
         name = f"doomed-{len(load.history.transactions)}"
@@ -123,21 +122,23 @@ def main(arguments: list[str]) -> int:
 def hold_transaction(client: dict[str, str], name: str, values: list[str]) -> None:
     settings = {"transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
     producer = Producer({**settings, **EAGER, **client})
-    patiently(lambda: producer.init_transactions(TIMEOUT_S))
+    retry_transient_errors(lambda: producer.init_transactions(TIMEOUT_S))
     producer.begin_transaction()
     for number, value in enumerate(values):
         producer.produce(OUT, value, partition=number)
     assert producer.flush(TIMEOUT_S) == 0
     reader = Consumer({**client, "group.id": name, "isolation.level": "read_uncommitted"})
     ends = [
-        patiently(partial(reader.get_watermark_offsets, RdTopicPartition(OUT, number), TIMEOUT_S, cached=False))[1]
+        retry_transient_errors(
+            partial(reader.get_watermark_offsets, RdTopicPartition(OUT, number), TIMEOUT_S, cached=False)
+        )[1]
         for number in range(len(values))
     ]
     reader.close()
     print("open", *ends, flush=True)
     for _ in sys.stdin:
         try:
-            patiently(lambda: producer.commit_transaction(TIMEOUT_S))
+            retry_transient_errors(lambda: producer.commit_transaction(TIMEOUT_S))
         except KafkaException as problem:
             print(f"refused: {problem.args[0].str()}", flush=True)
         else:

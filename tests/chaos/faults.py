@@ -1,13 +1,13 @@
-"""What is done to the brokers: each fault is a function that hurts, lets the load feel it, and heals.
+"""Faults of brokers: each is a function that causes the fault, waits while the load continues, and heals it.
 
-A fault is done when the cluster is whole again. `play` takes faults from a table by chance, from a seed, and tells how
-long producing stood still at worst, in any partition.
+A fault ends when all replicas are in sync again. `play` plays a fault by its name in a table, and returns the longest
+pause of producing in any partition.
 
     kill_*      SIGKILL, and a new process on the same directory
-    pause_*     SIGSTOP, long enough that its session ends; then it goes on, at first as if it still led
-    damage_*    SIGKILL, then the files that it left are changed, then a new process
+    pause_*     SIGSTOP, until its session has ended; then it continues, at first as if it still led
+    damage_*    SIGKILL, then its files are changed, then a new process
 
-What is damaged is always one replica of three: the others have everything.
+Only one replica of three is damaged: the others have everything.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pessoa.records.batch import (
 from tests.chaos.load import IN, PARTITIONS
 from tests.chaos.stage import Stage
 
-# What comes back at once is a different test from what comes back when its session has ended.
+# Acknowledgements to wait for before a broker is started again; `_bounce` starts it at once, within its session.
 MORE = 20
 _METADATA_LOG = "__cluster_metadata-0"
 # The first byte of the leader epoch in the header of a batch.
@@ -68,7 +68,7 @@ def a_coordinator(stage: Stage) -> int:
 
 
 def a_follower(stage: Stage) -> int:
-    """One that does not lead the partition at which we look; others it may lead."""
+    """Return a broker that does not lead one random partition; it may lead others."""
     leader = a_leader(stage)
     return stage.rng.choice([one for one in stage.brokers if one != leader])
 
@@ -84,7 +84,7 @@ def _kill(choose: Callable[[Stage], int]) -> Fault:
 
 
 def _bounce(choose: Callable[[Stage], int]) -> Fault:
-    """Kill a broker and start it at once: it is back before its session ends."""
+    """Return a fault that kills a broker and starts it again before its session ends."""
 
     def bounce(stage: Stage) -> None:
         victim = choose(stage)
@@ -105,7 +105,7 @@ def _pause(choose: Callable[[Stage], int]) -> Fault:
 
 
 def slow_down(stage: Stage) -> None:
-    """A follower that stands still four fifths of the time, in slices too short to end a session."""
+    """Pause a follower for four fifths of the time, in intervals too short to end its session."""
     victim = a_follower(stage)
     for _ in range(100):
         stage.brokers.pause(victim)
@@ -120,7 +120,7 @@ def kill_all(stage: Stage) -> None:
 
 
 def chase_the_leader(stage: Stage) -> None:
-    """The leader of a partition dies, and so does the next leader, as soon as the first is back in sync."""
+    """Kill the leader of a partition, and then the next leader as soon as the first is back in sync."""
     partition = stage.rng.randrange(PARTITIONS)
     for _ in range(3):
         victim = stage.brokers.leader_of(IN, partition)
@@ -131,7 +131,7 @@ def chase_the_leader(stage: Stage) -> None:
 
 
 def stop_in_turn(stage: Stage) -> None:
-    """A rolling restart, as an upgrade does it: controllers that are no brokers come last."""
+    """Restart the nodes one after the other, as an upgrade does; controllers that are not brokers come last."""
     for number in stage.brokers.nodes:
         assert stage.brokers.stop(number) == 0
         stage.brokers.start(number)
@@ -142,7 +142,7 @@ def stop_in_turn(stage: Stage) -> None:
 
 
 def _damage(change: Callable[[Path, Random], None], *, of_any_node: bool = False) -> Fault:
-    """A fault that kills a node and damages its files: a broker's, or any node's."""
+    """Return a fault that kills a broker, or any node, and damages its files."""
 
     def damage(stage: Stage) -> None:
         victim = stage.rng.choice(stage.brokers.nodes if of_any_node else list(stage.brokers))
@@ -155,7 +155,7 @@ def _damage(change: Callable[[Path, Random], None], *, of_any_node: bool = False
 
 
 def _segment(data: Path, rng: Random) -> Path:
-    """The last of a partition; one to which nothing was written has none."""
+    """Return the last segment of a random partition that has one."""
     latest = [max(found) for number in range(PARTITIONS) if (found := list((data / f"{IN}-{number}").glob("*.log")))]
     return rng.choice(latest)
 
@@ -183,7 +183,7 @@ def make_up_an_epoch(data: Path, rng: Random) -> None:
 
 
 def _starts(content: bytearray) -> list[int]:
-    """Where batches begin. Behind them there may be room that was taken ahead, or half a batch."""
+    """Return where batches begin. After the last there may be preallocated room, or half a batch."""
     starts, position = [], 0
     while position + HEADER_SIZE <= len(content) and content[position + MAGIC_POSITION] == MAGIC:
         size = LOG_OVERHEAD + int.from_bytes(content[position + LENGTH_POSITION :][:4], "big")
@@ -212,7 +212,7 @@ def spoil_indexes(data: Path, rng: Random) -> None:
 
 
 def spoil_checkpoints(data: Path, rng: Random) -> None:
-    """The files of the directory, and the leader epochs of every partition."""
+    """Overwrite the checkpoints of the directory and the leader epochs of every partition."""
     names = ["*checkpoint*", f"{IN}-*/leader-epoch-checkpoint", "out-*/leader-epoch-checkpoint"]
     for name in names:
         for path in sorted(data.glob(name)):

@@ -1,8 +1,8 @@
-"""What a secured round has besides: SASL_SSL on every listener, users, access control lists, and certificates that are
-replaced while everything goes on.
+"""Security of a secured round: SASL_SSL on every listener, users, access control lists, and certificates that are
+replaced during the round.
 
-    nodes     log in to each other with PLAIN, and are super users; so is `admin`, who checks the cluster
-    clients   log in as `load` with SCRAM, which the cluster is formatted with, and may do what they do and nothing else
+    nodes     log in to each other with PLAIN, and are super users; so is `admin`, which checks the cluster
+    clients   log in as `load` with SCRAM, with which the cluster is formatted, and have only the rights that they need
 
 Every node has a certificate of its own, for the address under which it is known, signed by the authority of the round.
 Sessions end after twenty seconds, so that clients authenticate again in the middle of a fault (KIP-368).
@@ -56,10 +56,10 @@ MECHANISM = "SCRAM-SHA-256"
 _JAAS = "org.apache.kafka.common.security"
 _NODE = f'{_JAAS}.plain.PlainLoginModule required username="node" password="of-nodes" user_node="of-nodes";'
 _REAUTH_MS = "20000"
-# A handshake and a login take their time on a busy machine, and clients that give up early make it busier.
+# Handshakes and logins take long on a busy machine, and clients that give up early make it busier.
 _SETUP_MS = "5000"
 _BROKER_RESOURCE, _SET = 4, 0
-# What the clients of a round do: in `load`, `doomed` and `watch`.
+# The rights that the clients of a round need: those of `load`, `doomed` and `watch`.
 _GRANTS: tuple[tuple[Operation, ResourceType, str, int], ...] = (
     (READ, TOPIC, "in", LITERAL),
     (WRITE, TOPIC, "in", LITERAL),
@@ -81,7 +81,7 @@ class Guard:
         self._authority = Authority.make("chaos", datetime.now(UTC))
         self._trusted = directory / "authority.pem"
         self._trusted.write_text(self._authority.certificate_pem())
-        # Node → how many certificates it has had.
+        # Node → the number of its certificates so far.
         self._generations = dict.fromkeys(hosts, 0)
         for number in hosts:
             self._issue(number)
@@ -93,7 +93,7 @@ class Guard:
         return self._directory / f"key-{number}-{self._generations[number]}.pem"
 
     def _issue(self, number: int) -> str:
-        """A new certificate for a node; its text."""
+        """Write a new certificate of a node, and return its text."""
         self._generations[number] += 1
         text = self._authority.issue(f"node-{number}", [self._hosts[number], "localhost"], datetime.now(UTC))
         self._key_store(number).write_text(text)
@@ -124,7 +124,7 @@ class Guard:
 
     @property
     def arguments(self) -> list[str]:
-        """Of the command that starts a node: the users that the cluster begins with."""
+        """Return the arguments of `pessoa broker` with the users that the cluster begins with."""
         users = [f"{MECHANISM}=[name={user},password={_password(user)}]" for user in (ADMIN, CLIENT)]
         return [word for user in users for word in ("--add-scram", user)]
 
@@ -150,10 +150,10 @@ class Guard:
             f'password="{_password(user)}";',
         }
 
-    # What the administrator does.
+    # Actions of the administrator.
 
     def grant(self, brokers: BrokerProcesses) -> None:
-        """Let the clients do what they are about to do. They try again where a broker has not heard of it."""
+        """Give the clients their rights. They retry until the brokers have applied that."""
         creations = [
             AclCreation(
                 resource_type=kind,
@@ -198,7 +198,7 @@ def _password(user: str) -> str:
 
 
 def _shown_at(address: str) -> str:
-    """The certificate that a listener shows; nothing if it shows none."""
+    """Return the certificate of a listener, or an empty text if it cannot be had."""
     host, _, port = address.rpartition(":")
     with suppress(OSError):
         return ssl.get_server_certificate((host, int(port)), timeout=5).strip()
@@ -206,7 +206,7 @@ def _shown_at(address: str) -> str:
 
 
 def replace_certificates(stage: Stage) -> None:
-    """Every broker gets another certificate, one after the other; clients and other nodes go on."""
+    """Replace the certificate of every broker, one after the other, while clients and other nodes continue."""
     assert stage.guard is not None
     for number in stage.brokers:
         stage.guard.replace(stage.brokers, number)

@@ -1,15 +1,15 @@
-"""A network that keeps a request back and delivers it when its client does not expect that any more.
+"""A proxy that holds a request back and delivers it after its client has given it up.
 
     with HoldingProxy() as proxy:
         proxy.target = ("127.0.0.1", 9092)
         proxy.hold(client_id="zombie", api_key=0)      the next request of that kind
         …
         assert proxy.is_holding
-        answer = proxy.release()                       what the broker says to it now
+        answer = proxy.release()                       deliver it, and return the broker's response
 
-The proxy stands between clients and one broker, which advertises the address of the proxy, and passes frames on in
-both directions. What it holds is delivered on a connection of its own: the client that had sent it has long given up,
-and closed the one on which it came.
+The proxy is between clients and one broker, which advertises the address of the proxy, and forwards frames in both
+directions. It delivers the held request on a new connection: the client has given the request up by then, and closed
+its connection.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class HoldingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone does not wake a thread that waits in accept().
+        # close() does not wake a thread that waits in accept().
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
@@ -78,7 +78,7 @@ class HoldingProxy:
         return self._is_held.is_set()
 
     def release(self) -> bytes:
-        """Deliver what is held: the frame of the answer, without its size."""
+        """Deliver the held request, and return the frame of its response without the size."""
         assert self._held is not None, "nothing is held"
         with socket.create_connection(self.target, timeout=TIMEOUT_S) as broker:
             broker.sendall(self._held)
@@ -99,7 +99,7 @@ class HoldingProxy:
             try:
                 broker = socket.create_connection(self.target, timeout=TIMEOUT_S)
             except OSError:
-                # The broker is not there: neither are we.
+                # The broker is down: close the client's connection too.
                 _close(client)
                 continue
             broker.settimeout(None)
@@ -127,7 +127,7 @@ class HoldingProxy:
 
 
 def _read_frame(source: socket.socket) -> bytes:
-    """The size and what it counts; empty at the end of the stream."""
+    """Return the next frame with its size; empty at the end of the stream."""
     size = _read_exactly(source, 4)
     return size + _read_exactly(source, int.from_bytes(size, "big")) if size else b""
 
@@ -143,7 +143,7 @@ def _read_exactly(source: socket.socket, count: int) -> bytes:
 
 
 def _close(one: socket.socket) -> None:
-    # Waking the thread that reads from it, which closing does not do.
+    # shutdown() wakes the thread that reads from the socket, close() does not.
     with suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
     one.close()

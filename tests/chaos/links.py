@@ -1,4 +1,4 @@
-"""Links that take their time: a proxy before every broker, for its clients and for its controller.
+"""Slow links: a delaying proxy before the ports of every broker and its controller.
 
     with Links() as links:
         homes = {number: Home(…, seen_at=links.ports(number)) for number in BROKERS}
@@ -31,7 +31,7 @@ class Links:
         self._numbers = tuple(numbers)
         self._rng = Random(seed)
         self._ports: dict[int, tuple[int, int]] = {}
-        # The port of a proxy → that behind it.
+        # The port of a proxy → the port behind it.
         self._behind: dict[int, int] = {}
         self._connections: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
@@ -52,7 +52,7 @@ class Links:
         self._loop.close()
 
     def ports(self, number: int) -> tuple[int, int]:
-        """Under which others find the broker and its controller."""
+        """Return the proxy's ports for the broker and its controller, which others connect to."""
         return self._ports[number]
 
     def lead_to(self, brokers: BrokerProcesses) -> None:
@@ -88,14 +88,14 @@ class Links:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
         except OSError:
-            # The broker is not there: neither are we.
+            # The broker is down: close the client's connection too.
             pass
         finally:
             for one in writers:
                 one.transport.abort()
 
     async def _pass(self, source: asyncio.StreamReader, destination: asyncio.StreamWriter) -> None:
-        """Reads on while what it has read is on its way."""
+        """Forward the data with its delay, and continue reading meanwhile."""
         on_its_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         delivery = asyncio.create_task(self._deliver(on_its_way, destination))
         try:

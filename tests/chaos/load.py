@@ -1,17 +1,17 @@
-"""Clients that work while brokers die: producers, members of a group, and a copier that uses transactions.
+"""Clients that work while brokers fail: producers, members of a group, and a copier that uses transactions.
 
-    producers ──▶ topic IN ──▶ members of a group           every poll is checked on the spot
+    producers ──▶ topic IN ──▶ members of a group           every poll is checked at once
                      └───────▶ copier ──▶ topic OUT          consume, transform, produce: exactly once
 
-All of them are librdkafka, and go on by themselves through every fault. Everything that they did and saw goes into
-one `History`, whose checkers know what can be true: no acknowledged record is lost or doubled, an offset has one value,
-no read_committed consumer sees what was aborted, a transaction is there whole or not at all. Beside that each member
-checks its own polls: within one assignment the next offset is the next record, neither a later nor an earlier one.
+All of them are librdkafka, and recover from every fault by themselves. Everything that they write and read goes into
+one `History`, whose checks are: no acknowledged record is lost or duplicated, an offset has one value, no
+read_committed consumer reads an aborted record, a transaction is there whole or not at all. In addition each member
+checks its own polls: within one assignment the next message has the next offset, neither a later nor an earlier one.
 (IN has no transactions and is not compacted, so its offsets have no holes.)
 
-The copier aborts some of its transactions on purpose. What it copied is named after the transaction as well, so the
-same record copied twice, once in vain, is two values; that the committed copies are the records of IN, each once, is
-what `check_copies` says.
+The copier aborts some of its transactions on purpose. The value of a copy names the transaction as well, so a record
+that is copied again after an abort has two values; `check_copies` checks that the committed copies are the records of
+IN, each once.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tests.simulation.history import History, Outcome, TopicPartition, Transacti
 IN, OUT = "in", "out"
 GROUP = "members"
 PARTITIONS = 3
-# A hundred records per second and producer: faults are what is measured here, not throughput.
+# A hundred records per second and producer: the test is about faults, not throughput.
 _PRODUCE_EVERY_S = 0.01
-# As many as there are, usually; one that is far behind takes more at a time.
+# Usually all available records; a copier that is far behind copies more in one transaction.
 _TRANSACTION_RECORDS = 400
 _ABORTED_SHARE = 0.15
 _PATIENT_S = 30.0
-# librdkafka tears down what it has for a broker that Metadata does not name: one that said goodbye, or is dead for
-# longer than its session. A send_offsets_to_transaction that waits for that broker, the group's coordinator, then waits
-# for ever, however soon the broker is back. A user would replace that client, and so does the copier.
+# librdkafka drops its state about a broker that Metadata does not list: one that was stopped, or is dead for longer
+# than its session. A send_offsets_to_transaction that waits for that broker, the group's coordinator, then waits for
+# ever, however soon the broker is back. A user would replace that client, and so does the copier.
 _LONGEST_SILENCE_S = 15.0
 _PASSING = (
     KafkaError._TIMED_OUT,
@@ -58,7 +58,7 @@ EAGER = {"request.timeout.ms": 3_000, "retry.backoff.ms": 20, "retry.backoff.max
 
 
 class Load:
-    """`with Load(bootstrap, seed) as load: …`; after `finish()` everything is sent, copied and told to the history."""
+    """`with Load(bootstrap, seed) as load: …`; after `finish()` everything is sent, copied and in the history."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Load:
         self.history = History()
         self.lock = Lock()
         self.problems: list[str] = []
-        # Transactions whose commit was asked for: no read_committed consumer may see anything of the others.
+        # Transactions whose commit was requested: no read_committed consumer may read records of the others.
         self.commits_begun: set[str] = set()
         self.is_done = Event()
         self.copier_is_done = Event()
@@ -107,7 +107,7 @@ class Load:
         return self.history.acknowledged
 
     def wait_for(self, more: int, *, with_copies: bool = True) -> None:
-        """Until every producer has so many more acknowledged, in every partition, and the copier has committed."""
+        """Wait until every producer has `more` new acknowledgements in every partition and the copier has committed."""
         counts = [[len(times) for times in one.acknowledged_at_s] for one in self.producers]
         transactions = self.copier.committed
 
@@ -133,7 +133,7 @@ class Load:
         assert not self.problems, self.problems
 
     def finish(self) -> None:
-        """No more records; then everything that was acknowledged is copied and polled."""
+        """Stop producing, and wait until everything that was acknowledged is copied and polled."""
         self.is_done.set()
         self._join("producers")
         ends = self._ends()
@@ -170,7 +170,7 @@ class Load:
         return all((seen.get(TopicPartition(IN, one)) or {-1: b""}).keys() >= {end - 1} for one, end in ends.items())
 
     def longest_pause_s(self, since_s: float, until_s: float) -> float:
-        """The longest time without an acknowledgement, over all partitions, of what began before `until_s`."""
+        """Return the longest time without an acknowledgement, over all partitions, that began before `until_s`."""
         longest = 0.0
         for partition in range(PARTITIONS):
             times = sorted(at for one in self.producers for at in list(one.acknowledged_at_s[partition]))
@@ -181,7 +181,7 @@ class Load:
 
 
 class SteadyProducer:
-    """Idempotent, acks=all; numbers to every partition in turn."""
+    """An idempotent producer with acks=all that writes numbers to every partition in turn."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -213,14 +213,14 @@ class SteadyProducer:
     def _told(self, write: Write) -> Callable[[KafkaError | None, Message], None]:
         def told(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                # It may have been written all the same, so the history leaves it open.
+                # The record may have been written all the same, so the history leaves that open.
                 self.unsure += 1
                 return
             offset, acknowledged_at_s = message.offset(), self.acknowledged_at_s[write.partition.number]
             if offset is None and not acknowledged_at_s:
-                # librdkafka infers from the answer to a later batch that one whose own answer was lost is written, too.
-                # For the first of all that may be wrong: where a leader knows nothing of a producer it takes any
-                # sequence, as Apache Kafka does, so the first may be refused and the second taken.
+                # librdkafka infers from the response to a later batch that a batch whose own response was lost is
+                # written too. For the very first batch that may be wrong: a leader without state of the producer
+                # accepts any sequence, as in Apache Kafka, so the first batch may be refused and the second accepted.
                 self.unsure += 1
                 return
             with self._load.lock:
@@ -231,7 +231,7 @@ class SteadyProducer:
 
 
 class Member:
-    """One of a group that reads IN; checks that its polls neither skip nor go back within an assignment."""
+    """A member of the group that reads IN; checks that its polls neither skip nor go back within an assignment."""
 
     def __init__(self, load: Load, name: str) -> None:
         self._load = load
@@ -259,7 +259,7 @@ class Member:
                     if message.error() is None:
                         self._take(message)
         finally:
-            # Its coordinator may be dead at the end of a test that fails.
+            # The coordinator may be dead at the end of a failing test.
             with suppress(KafkaException):
                 consumer.close()
 
@@ -274,7 +274,7 @@ class Member:
 
 
 class Copier:
-    """Consume, transform, produce, in transactions. After every failure it begins again at the committed offsets."""
+    """Consumes, transforms and produces in transactions. After a failure it starts again at the committed offsets."""
 
     def __init__(self, load: Load, rng: Random) -> None:
         self._load = load
@@ -291,7 +291,7 @@ class Copier:
         return all(self._reached[partition] >= end for partition, end in ends.items())
 
     def run(self) -> None:
-        """One incarnation after another. One that stands still is left to itself: the next fences it."""
+        """Run one incarnation after another. One without progress is abandoned: the next incarnation fences it."""
         silence_s = _LONGEST_SILENCE_S
         while not self._load.copier_is_done.is_set():
             self.incarnations += 1
@@ -301,16 +301,16 @@ class Copier:
             before = self.committed
             while copying.is_alive() and time.monotonic() < self._progress_at_s + silence_s:
                 copying.join(0.1)
-            # One that came to nothing may have been slow, on a busy machine: the next has more time.
+            # An incarnation without a commit may have been slow on a busy machine: the next has more time.
             silence_s = _LONGEST_SILENCE_S if self.committed > before else min(2 * silence_s, TIMEOUT_S / 2)
 
     def _copy_guarded(self, number: int) -> None:
         try:
             self._copy_until_replaced(number)
         except KafkaException as problem:
-            # An incarnation ends by a fatal error (it was fenced, or the coordinator has given its transaction up), by
-            # one that did not pass in time, or by none at all.
-            # (The second time that a client is asked after a fatal error, the error says so in its code alone.)
+            # An incarnation ends by a fatal error (it was fenced, or the coordinator has aborted its transaction), by a
+            # transient error that lasted too long, or without an error.
+            # (On a second call after a fatal error, only the code of the error shows that it is fatal.)
             if not (problem.args[0].fatal() or problem.args[0].code() in (KafkaError._FATAL, *_PASSING)):
                 self._load.problems.append(f"the copier: {problem!r}")
         except (AssertionError, Violation) as problem:
@@ -328,7 +328,7 @@ class Copier:
                 **self._load.client,
             }
         )
-        patiently(lambda: producer.init_transactions(_PATIENT_S))
+        retry_transient_errors(lambda: producer.init_transactions(_PATIENT_S))
         consumer = Consumer(
             {
                 "group.id": "copier",
@@ -352,11 +352,11 @@ class Copier:
     def _rewind(self, consumer: Consumer) -> None:
         asked = [RdTopicPartition(IN, number) for number in range(PARTITIONS)]
         consumer.unassign()
-        found = patiently(lambda: consumer.committed(asked, timeout=_PATIENT_S))
+        found = retry_transient_errors(lambda: consumer.committed(asked, timeout=_PATIENT_S))
         consumer.assign([RdTopicPartition(IN, one.partition, max(one.offset, 0)) for one in found])
 
     def _copy(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> bool:
-        """Whether it is committed; else it is aborted."""
+        """Copy the messages in one transaction, and return whether it was committed; else it was aborted."""
         load = self._load
         with load.lock:
             self._number += 1
@@ -370,10 +370,10 @@ class Copier:
                 self._write(producer, transaction, partition, value)
             positions = [RdTopicPartition(IN, partition, end) for partition, end in ends.items()]
             metadata = consumer.consumer_group_metadata()
-            patiently(lambda: producer.send_offsets_to_transaction(positions, metadata, _PATIENT_S))
+            retry_transient_errors(lambda: producer.send_offsets_to_transaction(positions, metadata, _PATIENT_S))
             if self._rng.random() >= _ABORTED_SHARE:
                 load.commits_begun.add(transaction.name)
-                patiently(lambda: producer.commit_transaction(_PATIENT_S))
+                retry_transient_errors(lambda: producer.commit_transaction(_PATIENT_S))
                 with load.lock:
                     transaction.outcome = Outcome.OK
                 self._reached.update(ends)
@@ -382,7 +382,7 @@ class Copier:
         except KafkaException as problem:
             if not problem.args[0].txn_requires_abort():
                 raise
-        patiently(lambda: producer.abort_transaction(_PATIENT_S))
+        retry_transient_errors(lambda: producer.abort_transaction(_PATIENT_S))
         with load.lock:
             transaction.outcome = Outcome.FAILED
         self.aborted += 1
@@ -404,8 +404,8 @@ class Copier:
         producer.poll(0)
 
 
-def patiently(call: Callable[[], Any]) -> Any:
-    """librdkafka says which failures of a transaction are to be tried again; so are the timeouts of others."""
+def retry_transient_errors(call: Callable[[], Any]) -> Any:
+    """Return the result of `call`, repeated after errors that librdkafka marks as retriable, and after timeouts."""
     deadline = time.monotonic() + 2 * TIMEOUT_S
     while True:
         try:

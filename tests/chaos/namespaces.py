@@ -1,17 +1,17 @@
-"""A small network of its own for every broker, and mounts of its own for a test: Linux namespaces, where we are root.
+"""A network of its own for every broker, and mounts of its own for a test: Linux namespaces, if the tests run as root.
 
     broker 1 (10.77.0.1) ─┐
     broker 2 (10.77.0.2) ─┼─ bridge in the hub (10.77.0.254) ─ the clients
     broker 3 (10.77.0.3) ─┘
 
-Every namespace is held open by a process that does nothing, and ends with it: even if a test is killed, no interface,
-no filter and no mount is left behind. The clients are in the hub because the test itself goes there (`entered`): a
-network namespace belongs to a thread, and the threads and processes that it starts from then on inherit it. So not a
-packet is seen outside, and any number of such networks exist beside each other with the same addresses.
+Every namespace is held open by an idle process, and ends with it: even if a test is killed, no interface, no filter and
+no mount is left behind. The clients are in the hub because the test enters it (`entered`): a network namespace belongs
+to a thread, and the threads and processes that it starts from then on inherit it. So no packet leaves the namespaces,
+and any number of such networks with the same addresses can exist at the same time.
 
-What is dropped is dropped by a filter at the receiver's door. No end is told: a connection does not break, it falls
-silent, and after `heal` it goes on when TCP tries again. The kernels that we test on have no netem, so a slow link is a
-narrow one: packets wait behind each other in a bucket of tokens.
+Packets are dropped by a filter on the receiver's side. Neither end is notified: a connection does not break, it gets no
+more packets, and after `heal` it continues when TCP retransmits. The kernels that we test on have no netem, so a slow
+link is one with little bandwidth: packets wait in a token bucket.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DOOR = "table inet chaos { chain door { type filter hook input priority 0; poli
 
 @cache
 def why_no_namespaces() -> str | None:
-    """Why there can be no namespaces here, as a sentence; None where there can."""
+    """Return a sentence about why there can be no namespaces here, or None if there can."""
     if os.geteuid() != 0:
         return "network namespaces are made by root alone"
     missing = [tool for tool in ("ip", "nft", "nsenter", "tc", "unshare") if shutil.which(tool) is None]
@@ -56,13 +56,13 @@ class Namespace:
     def __init__(self, kind: str) -> None:
         self._kind = {"net": "net", "mount": "mnt"}[kind]
         self._option = f"--{kind}"
-        # It ends when its input does, that is also when we are gone without having said anything.
+        # cat ends with its input, so also when the test process is killed.
         self._holder = subprocess.Popen(
             ["unshare", self._option, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         assert self._holder.stdin is not None
         assert self._holder.stdout is not None
-        # The namespace is there when cat answers.
+        # The namespace exists when cat answers.
         self._holder.stdin.write(b"\n")
         self._holder.stdin.flush()
         assert self._holder.stdout.readline() == b"\n", "unshare made no namespace"
@@ -147,7 +147,7 @@ class Network:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """The calling thread, and the threads and processes that it starts, are in the hub."""
+        """Put the calling thread, and the threads and processes that it starts, into the hub."""
         with Path("/proc/thread-self/ns/net").open("rb") as outside, Path(self._hub.path).open("rb") as hub:
             _enter(hub.fileno())
             try:
@@ -175,11 +175,11 @@ class Network:
         self._add_rule(number, f"iifname {_INTERFACE} drop")
 
     def lose(self, number: int, percent: int) -> None:
-        """Drop incoming packets by chance, so many percent of them."""
+        """Drop this percentage of the incoming packets, at random."""
         self._add_rule(number, f"iifname {_INTERFACE} numgen random mod 100 < {percent} drop")
 
     def narrow(self, number: int, rate: str) -> None:
-        """What goes out waits for its turn, for a fifth of a second at most; what would wait longer is lost."""
+        """Limit the outgoing rate: packets wait for at most a fifth of a second, others are lost."""
         shape = f"qdisc replace dev {_INTERFACE} root tbf rate {rate} burst 16kb latency 200ms"
         self._houses[number].run("tc", *shape.split())
 

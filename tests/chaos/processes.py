@@ -1,4 +1,4 @@
-"""Three brokers as `pessoa broker` processes with disks of their own, and what can be done to them from outside.
+"""Three brokers as `pessoa broker` processes with disks of their own, and what a test can do to them from outside.
 
     with BrokerProcesses(tmp_path) as brokers:
         brokers.kill(brokers.leader_of("t", 0))          # SIGKILL
@@ -6,13 +6,13 @@
         brokers.start(1)
         brokers.wait_until_in_sync()
 
-Every one is a combined node and a static voter, unless its `Home` has another role for it: then three more processes
-are the controllers, and `nodes` is all six. Iterating goes over the brokers. What they are asked is asked through one
-admin client, as a user would; only who the active controller is comes out of their logs. A node may run behind a
-command (`ip netns exec …`) and on an address of its own: `Home` says which.
+Each is a combined node and a static voter, unless its `Home` has another role: then three more processes are the
+controllers, and `nodes` is all six. Iterating yields the brokers. All queries go through one admin client, as a user's
+would; only the active controller is found in the logs. A node may run behind a command (`ip netns exec …`) and on an
+address of its own: see `Home`.
 
-Nothing here is faster than a broker would be for a user, but sessions end after three seconds instead of nine, so that
-a test need not wait long for what a cluster does about a process that is stopped.
+The settings are those of a user's broker, except that sessions end after three seconds instead of nine, so that a test
+need not wait long until the cluster reacts to a stopped process.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from tests.chaos.guard import Guard
 
 BROKERS = (1, 2, 3)
-# Where controllers are nodes of their own.
+# The node ids of separate controllers.
 CONTROLLERS = (11, 12, 13)
 COMBINED = "broker,controller"
 PESSOA = ("-m", "pessoa")
-# For failures alone: what works is done in a fraction of it, but a machine may be busy with other tests.
+# A deadline for failures: success takes a fraction of it, but a machine may be busy with other tests.
 TIMEOUT_S = 120.0
 _POLL_S = 0.05
-# rdkafka writes to stderr what is done here on purpose. It also must not wait for a broker that is stopped. And a
-# question for metadata that it was about to repeat is lost when the broker that was asked says goodbye: a member that
-# joins then waits for the next regular one, by default after five minutes.
+# librdkafka logs the failures that these tests cause. It also must not wait for a stopped broker. And it drops a
+# metadata request that it was about to repeat when its broker is shut down: a joining member then waits for the next
+# periodic refresh, by default after five minutes.
 IMPATIENT = {
     "log_level": 0,
     "topic.metadata.refresh.interval.ms": 5_000,
@@ -83,10 +83,10 @@ class Home:
     roles: str = COMBINED
     host: str = "127.0.0.1"
     command: tuple[str, ...] = ()
-    # What Python runs.
+    # The arguments of Python.
     program: tuple[str, ...] = PESSOA
     settings: Mapping[str, str] = field(default_factory=dict)
-    # The ports under which others know it and its controller, where something stands before its own.
+    # The ports to which others connect for broker and controller, if a proxy is in front of its own.
     seen_at: tuple[int, int] | None = None
 
 
@@ -98,13 +98,13 @@ class BrokerProcesses:
         homes: Mapping[int, Home] | None = None,
         guard: Guard | None = None,
     ) -> None:
-        """With a `guard` every listener demands TLS and a login."""
+        """With a `guard` every listener requires TLS and a login."""
         self._guard = guard
         self._directory = directory
         self._settings = {**SETTINGS, **(settings or {})}
         self._homes = dict(homes or {number: Home(directory / f"data-{number}") for number in BROKERS})
         self._ports = {number: (reserve_port(), reserve_port()) for number in self._homes}
-        # Those that were started and not yet stopped, killed or waited for.
+        # The nodes that were started and not yet stopped, killed or waited for.
         self._processes: dict[int, LoggedProcess] = {}
         self._paused: set[int] = set()
         self._admin: AdminClient | None = None
@@ -118,7 +118,7 @@ class BrokerProcesses:
 
     @property
     def nodes(self) -> list[int]:
-        """The brokers, and the controllers that are none."""
+        """Return all nodes: brokers and separate controllers."""
         return list(self._homes)
 
     @property
@@ -142,13 +142,13 @@ class BrokerProcesses:
 
     @property
     def client(self) -> dict[str, str]:
-        """The settings of a client of librdkafka that may do everything."""
+        """Return the settings of a librdkafka client that has all rights."""
         security = {} if self._guard is None else self._guard.client("admin")
         return {"bootstrap.servers": self.bootstrap_servers, **security}
 
     @property
     def running(self) -> list[int]:
-        """The brokers that can be expected to answer."""
+        """Return the nodes that are running and not paused."""
         return sorted(self._processes.keys() - self._paused)
 
     def data(self, number: int) -> Path:
@@ -169,7 +169,7 @@ class BrokerProcesses:
     def pid(self, number: int) -> int:
         return self._processes[number].pid
 
-    # Life and death.
+    # Starting and stopping.
 
     def start(self, number: int, **settings: str) -> None:
         assert number not in self._processes, f"node {number} runs"
@@ -209,7 +209,7 @@ class BrokerProcesses:
         self.wait_until_in_sync()
 
     def kill(self, *numbers: int) -> None:
-        """SIGKILL: no goodbye, no flush."""
+        """Kill nodes with SIGKILL: without a controlled shutdown and without a flush."""
         dying = [self._processes.pop(number) for number in numbers]
         self._paused -= set(numbers)
         for process in dying:
@@ -218,14 +218,14 @@ class BrokerProcesses:
             process.wait_for_end()
 
     def stop(self, number: int) -> int:
-        """SIGTERM, and the exit code."""
+        """Stop a node with SIGTERM and return its exit code."""
         return self._processes.pop(number).stop()
 
     def signal(self, number: int, what: signal.Signals) -> None:
         self._processes[number].send_signal(what)
 
     def wait_for_end(self, number: int) -> int:
-        """The exit code of a broker that ends by itself."""
+        """Wait until a node ends by itself and return its exit code."""
         return self._processes.pop(number).wait_for_end()
 
     def pause(self, number: int) -> None:
@@ -239,7 +239,7 @@ class BrokerProcesses:
     def close(self) -> None:
         self.kill(*self._processes)
 
-    # Looking.
+    # Queries.
 
     def admin(self) -> AdminClient:
         if self._admin is None:
@@ -263,7 +263,7 @@ class BrokerProcesses:
             try:
                 self.admin().create_topics([topic])[name].result(TIMEOUT_S)
             except KafkaException as problem:
-                # librdkafka gives up a bootstrap address, and what waits for it, when it learns whose address it is.
+                # librdkafka drops a bootstrap address with its waiting requests when it learns whose address it is.
                 if problem.args[0].code() not in (*_PASSING, KafkaError.TOPIC_ALREADY_EXISTS):
                     raise
             return name in self.metadata().topics
@@ -272,7 +272,7 @@ class BrokerProcesses:
         self.wait_until_in_sync()
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The leader, as soon as there is one that can be expected to answer."""
+        """Return the leader, waiting until it is a node that runs and is not paused."""
         found = -1
 
         def is_led() -> bool:
@@ -285,13 +285,13 @@ class BrokerProcesses:
         return found
 
     def controller(self) -> int:
-        """The last that said that it became active."""
+        """Return the controller that has logged the highest epoch as the active controller."""
         said = r"is the active controller in epoch (\d+)"
         told = ((number, re.findall(said, self.log_text(number))) for number in self.controllers)
         return max((int(epoch), number) for number, epochs in told for epoch in epochs)[1]
 
     def wait_until_in_sync(self, timeout_s: float = TIMEOUT_S) -> None:
-        """All brokers are there, and all replicas of all topics are in sync."""
+        """Wait until all brokers are registered and all replicas of all topics are in sync."""
         wrong = ""
 
         def is_so() -> bool:
@@ -299,7 +299,7 @@ class BrokerProcesses:
             for number, process in self._processes.items():
                 assert process.is_running, f"node {number} ended:\n{self.log_tail(number)}"
             if not all(" is ready" in process.said for process in self._processes.values()):
-                # The others may not have noticed that it was away.
+                # The other brokers may not have noticed yet that a broker was down.
                 wrong = "a node is not ready"
                 return False
             metadata = self.metadata()
@@ -318,7 +318,7 @@ class BrokerProcesses:
             tails = "\n".join(f"--- node {one}\n{self.log_tail(one)}" for one in self.nodes)
             raise AssertionError(f"{problem}: {wrong}\n{tails}") from None
 
-    # What they wrote.
+    # Logs.
 
     def log_text(self, number: int) -> str:
         path = self._log(number)

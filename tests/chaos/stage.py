@@ -1,10 +1,10 @@
-"""Where a play of faults takes place: three brokers, what is around them, clients under load and observers.
+"""The setting of faults: three brokers with their networks, disks and clocks, clients under load and observers.
 
-`under_load` makes it, and `Wanted` says how much of a machine each node gets. The brokers are the controllers too, or,
-with `apart`, three more processes are, as guides to production have it. Plain processes share the network, the
-disk and the clock of the test. Nodes and clients speak in the clear, or, `secured`, over SASL_SSL with access control
-lists. A broker can have a network, a disk and a clock of its own, and be told lies by the
-operating system, where that lets us; `why_not` says in a sentence what is missing.
+`under_load` makes it, and `Wanted` says which parts of a machine each node gets for itself. The brokers are the
+controllers too, or, with `apart`, three more processes are, as recommended for production. Plain processes share the
+network, the disk and the clock of the test. Nodes and clients use PLAINTEXT, or, `secured`, SASL_SSL with access
+control lists. A broker can have a network, a disk and a clock of its own, and system calls that fail on request, if the
+system allows it; `why_not` returns a sentence about what is missing.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Stage(NamedTuple):
     clocks: dict[int, JumpingClock]
     syscalls: dict[int, Syscalls]
     links: Links | None
-    # Of a secured round.
+    # Only in a secured round.
     guard: Guard | None = None
 
     def finish(self) -> str:
-        """The load ends, everything is read back and compared. A sentence about it."""
+        """End the load, read everything back and compare it; return a sentence about that."""
         self.load.finish()
         self.watch.finish()
         return f"{check_everything(self.brokers, self.load)}; {self.watch!r}"
@@ -126,7 +126,7 @@ def under_load(
 
 
 def _keep_data(disks: Disks, directory: Path, kind: type[BaseException] | None, *_: object) -> None:
-    """What is on the disks goes away with them; after a failure, when all brokers are dead, it is wanted."""
+    """Copy the data of the disks after a failure, when all brokers have ended: it is deleted with the disks."""
     for number in disks:
         data = disks.path(number) / "data"
         if kind is not None and data.exists():

@@ -1,12 +1,12 @@
-"""What is done to the machines around the brokers: networks that drop, disks that lose power or fail, clocks that jump.
+"""Faults of the machines: networks that drop packets, disks that lose power or fail, clocks that jump.
 
-The same kind of function as in `faults`: it hurts, lets the load feel it, and heals. Each needs a stage that has what
-it hurts, and `SURROUNDINGS` says which.
+The same kind of function as in `faults`: it causes the fault, waits while the load continues, and heals it. Each needs
+a stage with what it changes, as listed in `SURROUNDINGS`.
 
-A broker that is cut off in one direction only, or from one other broker only, is the case that an election by majority
-has to survive without a leader being replaced for nothing; one that the clients still reach while it reaches no other
-broker is the one that must acknowledge nothing. Power comes back to a disk with what was synced: a follower fetches the
-rest, and a leader that comes back at once must not lead with the little that it has.
+If a broker is cut off in one direction only, or from one other broker only, elections must not replace a leader without
+need; a broker that clients reach while it reaches no other broker must acknowledge nothing. After a power loss a disk
+has only synced data: a follower fetches the rest, and a leader that restarts at once must not lead with too few
+records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Choose = Callable[[Stage], int]
 class Surrounding(NamedTuple):
     fault: Fault
     wanted: Wanted
-    # Whether it is survived only where every record is synced before it is acknowledged.
+    # Whether no record is lost only if every record is synced before it is acknowledged.
     wants_flushes: bool = False
 
 
@@ -34,12 +34,12 @@ class Surrounding(NamedTuple):
 
 
 def _network(hurt: Callable[[Network, Stage], None], more: int = MORE) -> Surrounding:
-    """Producing goes on."""
+    """Return a network fault during which producing continues."""
 
     def fault(stage: Stage) -> None:
         assert stage.network is not None
         hurt(stage.network, stage)
-        # A client may ask the broker that was cut off for its coordinator, time and again, and follow its answer.
+        # A client may repeatedly ask the isolated broker for its coordinator, and use its outdated answer.
         stage.load.wait_for(more, with_copies=False)
         stage.network.heal()
 
@@ -65,7 +65,7 @@ def _drop_what_it_receives(network: Network, deaf: int) -> None:
 
 
 def _cut_two(network: Network, stage: Stage) -> None:
-    """Two that are not the controller, which reaches both."""
+    """Cut the link between two brokers that are not the controller, which reaches both."""
     controller = the_controller(stage)
     network.cut(*stage.rng.sample([one for one in stage.brokers if one != controller], 2))
 
@@ -80,7 +80,7 @@ def _narrow(network: Network, stage: Stage) -> None:
 
 
 def delay_everything(stage: Stage) -> None:
-    """A fifth of a second from a question to its answer, between brokers too."""
+    """Delay every round trip by a fifth of a second, between brokers too."""
     assert stage.links is not None
     stage.links.delay_s = 0.1
     stage.load.wait_for(2 * MORE)
@@ -108,7 +108,7 @@ def _cut_the_power(choose: Callable[[Stage], list[int]], *, for_long: bool, want
 
 
 def fail_the_disk(stage: Stage) -> None:
-    """A broker whose only disk fails ends; the others go on."""
+    """Fail the only disk of a broker: the broker ends, and the others continue."""
     assert stage.disks is not None
     victim = a_leader(stage)
     stage.disks.fail(victim)
@@ -128,11 +128,11 @@ def fill_the_disk(stage: Stage) -> None:
     stage.brokers.start(victim)
 
 
-# What the operating system says.
+# System calls.
 
 
 def _end_by(what: str, *, wants_flushes: bool = False) -> Surrounding:
-    """A broker to which this is done ends. What it was about to acknowledge it has not acknowledged."""
+    """Return a fault of system calls that ends a broker; it must not acknowledge the records whose sync failed."""
 
     def fault(stage: Stage) -> None:
         victim = a_leader(stage)
@@ -157,7 +157,7 @@ def slow_the_disk(stage: Stage) -> None:
 
 
 def _jump(choose: Choose, seconds: int) -> Surrounding:
-    """The wall clock jumps away, and back again. No session, transaction or record may end because of it."""
+    """Return a fault in which the wall clock jumps and jumps back; no session, transaction or record may expire."""
 
     def fault(stage: Stage) -> None:
         clock = stage.clocks[choose(stage)]

@@ -1,19 +1,19 @@
-"""What the operating system says to a broker when its disk is slow, dying or dishonest.
+"""Injected results of system calls, as from a disk that is slow, fails or only claims to sync.
 
-A broker reaches its disk through a few functions of `os`. A broker that is started by this module asks a file, at each
-of these calls, what is to be done instead:
+A broker reaches its disk through a few functions of `os`. A broker that is started by this module reads from a file, at
+each of these calls, what to do instead:
 
     syscalls = Syscalls(tmp_path / "syscalls")
     Home(data, program=syscalls.program)
-    syscalls.do("sync fails", "in-")            to files whose path has "in-" in it; "" is all of them
-    syscalls.do("")                             nothing any more
+    syscalls.do("sync fails", "in-")            for files with "in-" in their path; "" is all files
+    syscalls.do("")                             no fault any more
 
-    sync fails      EIO, without anything being synced (which is all that a kernel promises after it)
-    sync lies       as if it had been done
+    sync fails      EIO, and nothing is synced (a kernel promises no more after EIO)
+    sync lies       success, but nothing is synced
     slow            a write or a sync takes a twentieth of a second longer
     tear            half of the bytes of a write arrive; then the process is killed
 
-    python -m tests.chaos.syscalls FILE broker …        is `python -m pessoa broker …` with such a disk
+    python -m tests.chaos.syscalls FILE broker …        runs `python -m pessoa broker …` with such a disk
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class Syscalls:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """The program that is started in place of `-m pessoa`."""
+        """Return the arguments of Python that replace `-m pessoa`."""
         return ("-m", "tests.chaos.syscalls", str(self._path))
 
     def do(self, what: str, where: str = "") -> None:
-        """In one write of one size, because it is read at any moment; and in the same file, because the process that
-        reads it keeps it open: a broker that has no descriptor left may not fail for want of one here."""
+        """Set the fault, in one write of fixed size, because the file may be read at any moment; and in place, because
+        the broker keeps the file open: without a free descriptor it could not open it again."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT)
         try:
             os.pwrite(descriptor, f"{what}\n{where}".encode().ljust(_ORDER_BYTES), 0)
@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> None:
         setattr(os, name, _syncing(getattr(os, name), control))
     os.pwrite = _writing(os.pwrite, control, _half)
     os.pwritev = _writing(os.pwritev, control, lambda buffers: [_half(b"".join(buffers))])
-    # libfaketime, which may be under us as well, makes EINVAL of the deadline of a sleep now and then.
+    # With libfaketime, which may be loaded too, time.sleep sometimes fails with EINVAL.
     setattr(time, "sleep", _wait)  # noqa: B010
     sys.argv = ["pessoa", *others]
     runpy.run_module("pessoa", run_name="__main__")

@@ -1,17 +1,17 @@
-"""Every file that a node reads when it starts, damaged in every way: it goes on with everything that was acknowledged,
-or it ends with a sentence that names the file. Never with a traceback, never with less than there was.
+"""Every file that a node reads when it starts, damaged in every way: the node serves every acknowledged record, or it
+ends with a message that names the file; never with a traceback, never with fewer records.
 
-One node, so that no replica can make up for what it has lost. Its directory is made once, with several segments,
-transactions of which some were aborted, deleted records and snapshots of the metadata; as a kill would leave it, and
-as a stop in order does. A case works on a copy. What can be made again from the log is damaged all at once, since it
-has to be made again even if the others are damaged; what cannot is damaged one file at a time.
+There is one node, so that no replica can replace lost records. Its directory is made once, with several segments,
+committed and aborted transactions, deleted records and snapshots of the metadata; as a kill leaves it, and as a clean
+shutdown does. Each case works on a copy. The files that can be rebuilt from the log are damaged all at once, since each
+has to be rebuilt even if the others are damaged; the others are damaged one at a time.
 
-    made again      indexes, producer snapshots, leader epochs, the checkpoints of the directory, the marks of a clean
+    rebuilt         indexes, producer snapshots, leader epochs, the checkpoints of the directory, the marks of a clean
                     stop and of the metadata log, the bootstrap file of a cluster that has begun
     an end          meta.properties, the vote, the latest snapshot of the metadata and its log; and any file that is a
                     directory, or cannot be opened
 
-Damage to the records themselves is the business of replicas (`faults.py`) and of tests/property.
+Damage to the records themselves is tested with replicas (`faults.py`) and in tests/property.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
 }
 STATES = ("killed", "stopped")
-# What `pessoa broker` says in one line, and ends.
+# The errors that `pessoa broker` prints in one line before it ends.
 SENTENCES = (CorruptProperties, CorruptQuorumState, CorruptMetadataLog, QuorumFailed, WrongDirectory, DiskError)
 
 MADE_AGAIN = (
@@ -78,7 +78,7 @@ def another_version(content: bytes) -> bytes:
     for old in (b"version=1", b"version: 0", b'version":0'):
         if old in content:
             return content.replace(old, old[:-1] + b"9", 1)
-    # The checkpoints of the directory begin with it, the snapshots of producers too.
+    # Checkpoints of the directory and producer snapshots begin with their version.
     return b"9" + content[1:] if content.startswith(b"0\n") else b"\x00\x09" + content[2:]
 
 
@@ -109,7 +109,7 @@ class Found(NamedTuple):
 
 class Template(NamedTuple):
     directory: Path
-    # Topic and partition →
+    # Topic and partition → its expected records
     expected: dict[tuple[str, int], Found]
 
 
@@ -132,7 +132,7 @@ def fill(servers: str) -> None:
     topics = [NewTopic("t", 2, 1, config={"segment.ms": "1"}), *(NewTopic(f"x{one}", 1, 1) for one in range(10))]
     for created in admin.create_topics(topics).values():
         created.result(TIMEOUT_S)
-    # What is deleted now is removed a minute later, and would only be in the way.
+    # Deleted topics: their directories are removed a minute later, and are not compared.
     for deleted in admin.delete_topics([one.topic for one in topics[1:]]).values():
         deleted.result(TIMEOUT_S)
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "one", "linger.ms": 0})
@@ -158,8 +158,8 @@ def fill(servers: str) -> None:
 
 
 def killed_now(broker: Broker, data: Path, copy: Path) -> dict[tuple[str, int], Found]:
-    """Called in the broker's thread, so that nothing is appended between the copy and the look at what it holds. Its
-    workers go on: what they rename or remove is left out, and no broker that starts would miss it."""
+    """Copy the data directory and return its records. This runs in the broker's thread, so that nothing is appended
+    meanwhile. Files that the broker's workers may rename or remove are not copied; a starting broker needs none."""
     shutil.copytree(data, copy, ignore=shutil.ignore_patterns("*.tmp", "*-delete"))
     return contents(broker)
 
@@ -170,7 +170,7 @@ def contents(broker: Broker) -> dict[tuple[str, int], Found]:
 
 
 def records(log: PartitionLog) -> bytes:
-    """Of the batches that hold what was not deleted."""
+    """Return the bytes of the batches with records that were not deleted."""
     found, offset = b"", max(3, log.log_start_offset)
     while offset < log.high_watermark:
         data = log.read(offset, 1 << 20, ReadUpTo.HIGH_WATERMARK).data
@@ -182,7 +182,7 @@ def records(log: PartitionLog) -> bytes:
 
 
 class Unreadable(OsDisk):
-    """As a file without permission is to any user but root, as which the tests may run."""
+    """A disk on which one file cannot be opened, as without permission; root, as which tests may run, could open it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class Unreadable(OsDisk):
 
 
 class Attempt(NamedTuple):
-    """A start: what it found, or why it ended; and what the event loop has to complain of."""
+    """A start of a node: the records that it found, or the error that ended it; and errors of the event loop."""
 
     found: dict[tuple[str, int], Found] | None
     problem: BaseException | None
@@ -243,7 +243,7 @@ def test_a_node_keeps_every_record_when_all_files_that_can_be_rebuilt_are_damage
         damaged += path.read_bytes() != before
     assert damaged >= len(MADE_AGAIN), f"only {damaged} files were changed"
     assert start(data) == Attempt(template.expected, None, [])
-    # Also the next time.
+    # Also at the next start.
     assert start(data) == Attempt(template.expected, None, [])
 
 
@@ -263,7 +263,7 @@ def test_a_node_exits_with_an_error_message_when_a_file_that_cannot_be_rebuilt_i
         else:
             assert attempt.found == template.expected, name
             accepted.append(name)
-    # A comment, the end of the last line, an offset that means nothing in there.
+    # Harmless damage: a comment, the end of the last line, an unused offset.
     assert {*accepted} <= {"without its last byte", "of another version", "not UTF-8"}
 
 
@@ -312,7 +312,7 @@ def test_the_process_of_a_node_with_a_damaged_file_prints_one_error_line_and_exi
     data = copy(template, "killed", tmp_path)
     (data / name).write_bytes(b"")
     if name == "bootstrap.checkpoint":
-        # Without its log, the cluster begins.
+        # Without the metadata log the node reads this file.
         shutil.rmtree(data / METADATA)
     settings = {**SETTINGS, "listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data)}
     command = [sys.executable, "-m", "pessoa", "broker"]

@@ -1,12 +1,12 @@
-"""A request that arrives when its time is over changes nothing (KIP-98, KIP-890).
+"""A request that arrives too late changes nothing (KIP-98, KIP-890).
 
-The network may keep a Produce or an EndTxn back for as long as it likes. Meanwhile the producer was replaced by another
-with its transactional id, or has itself gone on to its next transaction. What comes late must then neither stand in the
-log, where it would belong to the transaction that is open then, nor end a transaction that it knows nothing of.
+The network may delay a Produce or an EndTxn for any time. Meanwhile the producer was replaced by another one with its
+transactional id, or has begun its next transaction. The late request must then neither write to the log, where its
+records would belong to the transaction that is open then, nor end a transaction that it does not belong to.
 
-librdkafka keeps one epoch from transaction to transaction, so what protects it is that its successor gets a new one.
-Clients that end transactions with EndTxn 5 get a new epoch with every answer, and are protected from themselves too;
-such a client is written out here, request by request.
+librdkafka keeps one epoch for all its transactions, so it is protected only by its successor's new epoch. Clients that
+use EndTxn 5 get a new epoch with every response, and are also protected from their own late requests; the tests have
+such a client, request by request.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.errors import ErrorCode
 from tests.chaos.checks import read_all
 from tests.chaos.holding_proxy import HOST, HoldingProxy
-from tests.chaos.load import EAGER, patiently
+from tests.chaos.load import EAGER, retry_transient_errors
 from tests.chaos.processes import BROKERS, TIMEOUT_S, BrokerProcesses, Home, until
 from tests.support.batches import transactional
 
-# A broker says either, depending on who finds it out.
+# A broker answers with either, depending on which check finds the old epoch.
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 
@@ -60,12 +60,12 @@ class Proxied(NamedTuple):
                 "client.id": name,
                 "transactional.id": transactional_id,
                 **EAGER,
-                # Long, because the client must not send again the request that is held.
+                # Long, because the client must not send the held request again.
                 "request.timeout.ms": 60_000,
                 "socket.timeout.ms": 60_000,
             }
         )
-        patiently(lambda: producer.init_transactions(TIMEOUT_S))
+        retry_transient_errors(lambda: producer.init_transactions(TIMEOUT_S))
         return producer
 
     def committed(self, topic: str) -> list[bytes]:
@@ -111,7 +111,7 @@ def test_a_produce_that_arrives_after_its_producer_was_replaced_is_not_written(p
 
     holder.release()
 
-    patiently(lambda: successor.commit_transaction(TIMEOUT_S))
+    retry_transient_errors(lambda: successor.commit_transaction(TIMEOUT_S))
     assert proxied.written("late-produce") == [b"in time", b"of the successor"]
     assert proxied.committed("late-produce") == [b"of the successor"]
 
@@ -135,13 +135,13 @@ def test_a_commit_that_arrives_after_its_producer_was_replaced_commits_nothing(p
     holder.release()
 
     assert proxied.committed("late-commit") == []
-    patiently(lambda: successor.abort_transaction(TIMEOUT_S))
+    retry_transient_errors(lambda: successor.abort_transaction(TIMEOUT_S))
     assert proxied.committed("late-commit") == []
     assert proxied.written("late-commit") == [b"of the zombie", b"of the successor"]
 
 
 def _commit(producer: Producer, refused: list[KafkaException]) -> None:
-    """Commit, with a request that is held on its way; its outcome is not what is tested."""
+    """Commit, with a request that the proxy holds; the outcome for the client is not tested."""
     try:
         producer.commit_transaction(1)
     except KafkaException as problem:
@@ -149,7 +149,7 @@ def _commit(producer: Producer, refused: list[KafkaException]) -> None:
 
 
 class Client:
-    """Transactions as the newest protocol has them: Produce adds partitions, and every end gives a new epoch."""
+    """Transactions version 2: Produce adds partitions, and every EndTxn gives a new epoch."""
 
     def __init__(self, brokers: BrokerProcesses, topic: str) -> None:
         self.topic = topic
@@ -170,7 +170,7 @@ class Client:
         self._cluster.close()
 
     def produce(self, epoch: int, sequence: int, version: int = 12) -> ErrorCode:
-        """A record whose value is `p<producer>-<sequence>`. With the next version topics have ids."""
+        """Produce a record with the value `p<producer>-<sequence>`. Version 12 is the last one with topic names."""
         batch = transactional(self.id, sequence, producer_epoch=epoch)
         data = TopicProduceData(name=self.topic, partition_data=[PartitionProduceData(index=0, records=batch)])
         request = ProduceRequest(transactional_id=self.topic, acks=-1, timeout_ms=60_000, topic_data=[data])
@@ -228,7 +228,7 @@ def test_a_commit_that_arrives_twice_commits_one_transaction_and_not_the_next(pr
     assert client.produce(late, 0) is ErrorCode.NONE
     assert client.end(late, committed=True) is ErrorCode.NONE
     next_epoch = client.epoch
-    # Sent again before anything else happens, it is the same commit, and its answer is the same.
+    # A repeated EndTxn before any other request gets the same response.
     assert client.end(late, committed=True) is ErrorCode.NONE
     assert client.epoch == next_epoch
     assert client.produce(next_epoch, 0) is ErrorCode.NONE

@@ -1,7 +1,7 @@
-"""Disks that lie: what they have promised is gone with the power, and the checkers have to notice.
+"""Disks that only claim to sync: synced records are lost with the power, which the checkers have to detect.
 
-This is the control of all the tests in which nothing is lost. With the same settings and an honest disk, "cut all
-power" loses nothing (`test_surroundings.py`).
+This is the control experiment for all tests in which nothing is lost. With the same settings and a disk that syncs,
+"cut all power" loses nothing (`test_surroundings.py`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check(brokers: BrokerProcesses, history: History) -> None:
     history.check_complete(*found)
 
 
-def test_records_that_a_disk_claimed_to_have_synced_are_found_missing_after_a_power_loss(tmp_path: Path) -> None:
+def test_the_checkers_report_records_lost_in_a_power_loss_by_a_disk_that_only_claimed_to_sync(tmp_path: Path) -> None:
     skip_without(Wanted(disks=True, syscalls=True))
     history, syscalls = History(), Syscalls(tmp_path / "syscalls")
     with Disks(tmp_path) as disks:
@@ -67,15 +67,15 @@ def test_records_that_a_disk_claimed_to_have_synced_are_found_missing_after_a_po
             brokers.create_topic(IN, PARTITIONS)
             produce(brokers, history, range(30))
             syscalls.do("sync lies", f"/{IN}-")
-            # Acknowledged a moment before the power goes, so that no kernel has written it to the disk by itself.
+            # Acknowledged just before the power loss, so that the kernel has not written it to the disk by itself.
             produce(brokers, history, range(30, 60))
             cut_all_power(brokers, disks)
             with pytest.raises(Violation, match=r"lost: b'[3-5]\d' was acknowledged"):
                 check(brokers, history)
 
 
-def test_a_process_is_told_what_it_should_be_told(tmp_path: Path) -> None:
-    """Or every test with such a disk would pass."""
+def test_a_process_with_injected_faults_gets_failing_syncs_and_torn_writes(tmp_path: Path) -> None:
+    """If the faults were not injected, every test with such a disk would pass."""
     skip_without(Wanted(syscalls=True))
     syscalls = Syscalls(tmp_path / "syscalls")
     package = tmp_path / "pessoa"

@@ -1,4 +1,4 @@
-"""Disks that are swapped or fail alone, and a topic that goes and comes while a broker is away."""
+"""Disks that are swapped, one of two disks that fails, and a topic that is created again while a broker is down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.chaos.processes import BROKERS, TIMEOUT_S, BrokerProcesses, Home, unt
 
 
 def produce(brokers: BrokerProcesses, topic: str, values: range, partitions: int = 1) -> None:
-    """All of them acknowledged by all who are in sync."""
+    """Produce the values with acks=all until all are acknowledged."""
     failed = []
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers, "enable.idempotence": True, **EAGER})
     for number in values:
@@ -86,7 +86,7 @@ def test_a_broker_with_one_of_two_disks_failed_keeps_leading_the_partitions_of_t
             assert values(brokers, "t", partitions=6) == list(range(1800))
 
 
-def test_a_topic_that_is_deleted_and_created_again_while_a_broker_is_down_is_the_new_one_everywhere(
+def test_a_broker_that_was_down_has_the_new_topic_when_a_topic_was_deleted_and_created_again(
     tmp_path: Path,
 ) -> None:
     with BrokerProcesses(tmp_path) as brokers:

@@ -1,6 +1,6 @@
-"""The textbook case of Kafka: three brokers, three partitions, three replicas of each; one broker dies.
+"""The textbook case of Kafka: three brokers, three partitions, three replicas of each; one broker is killed.
 
-And what Apache's own tools say about such a cluster, because it is their words that people read.
+And the output of Apache's own tools about such a cluster, because that is what users read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.apache.broker import run_tool
 from tests.apache.tool_server import ToolServer
 from tests.chaos.processes import IMPATIENT, TIMEOUT_S, BrokerProcesses, until
 
-# One of Apache's tools with the cluster as its first argument, which must succeed: what it prints.
+# Runs one of Apache's tools against the cluster, which must succeed, and returns its output.
 Run = Callable[..., str]
 
 
@@ -50,7 +50,7 @@ def brokers(tmp_path: Path) -> Iterator[BrokerProcesses]:
 
 
 def ours(tool: str, brokers: BrokerProcesses, *arguments: str) -> str:
-    """One of our own tools, from its start to its end."""
+    """Run one of our own tools, which must succeed, and return its output."""
     command = [
         sys.executable,
         "-m",
@@ -107,7 +107,9 @@ def test_twelve_replicas_of_four_partitions_are_spread_evenly(brokers: BrokerPro
 
 
 @pytest.mark.apache
-def test_apaches_tools_see_the_quorum_and_move_replicas_and_leaders(brokers: BrokerProcesses, tmp_path: Path) -> None:
+def test_apaches_tools_describe_the_quorum_and_move_replicas_and_leaders(
+    brokers: BrokerProcesses, tmp_path: Path
+) -> None:
     brokers.create_topic("moved", 3)
     produce(brokers, "moved", range(300), 3, size=20_000)
     with ToolServer() as tools:
@@ -148,7 +150,7 @@ def check_reassignment(brokers: BrokerProcesses, folder: Path, run: Run) -> None
     )
     described = rows(run("kafka-topics", "--describe", "--topic", "moved"))
     assert [row.replicas for row in described] == [[1, 2], [2, 3], [3, 1]]
-    # At this rate, what is to go to broker 3 would take hours; it is called back.
+    # At this rate the move to broker 3 would take hours; it is cancelled.
     long_plan.write_text(plan_of({0: [1, 3]}))
     slowly = ("--execute", "--throttle", "1000", "--reassignment-json-file", str(long_plan))
     run("kafka-reassign-partitions", *slowly)
@@ -166,7 +168,7 @@ def check_leader_election(run: Run) -> None:
 
 
 def check_metadata_log_is_readable(data: Path) -> None:
-    """Apache's decoder knows every record of ours, on the leader and on the followers."""
+    """Assert that Apache's decoder reads every record of our metadata log, on the leader and on the followers."""
     [log] = (data / "__cluster_metadata-0").glob("0*.log")
     told = run_tool(
         "kafka-dump-log", "--cluster-metadata-decoder", "--skip-record-metadata", "--files", log, check=True

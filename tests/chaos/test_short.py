@@ -1,7 +1,7 @@
-"""Broker processes under load while they are hurt: the selection that is short enough for every run. Once the
-controllers are three processes beside the brokers, and once everything goes over SASL_SSL with access control lists.
+"""Broker processes under load with faults: a selection that is short enough for every run. In one case the controllers
+are three processes beside the brokers, and in one all connections use SASL_SSL with access control lists.
 
-`make chaos MINUTES=30` draws from the whole table, for as long as it is told.
+`make chaos MINUTES=30` draws from the whole table of faults for the given time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.chaos.stage import under_load
     ],
     ids=lambda one: ", ".join(one) if isinstance(one, tuple) else None,
 )
-def test_nothing_is_lost_doubled_torn_or_different_on_another_replica_after(
+def test_no_record_is_lost_duplicated_or_torn_and_replicas_are_equal_after_faults(
     tmp_path: Path,
     record_property: Callable[[str, object], None],
     faults: tuple[str, ...],

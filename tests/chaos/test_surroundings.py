@@ -1,7 +1,7 @@
-"""Brokers on machines of their own whose networks, disks, power and clocks fail: what is short enough for every run.
+"""Brokers on machines of their own whose networks, disks, power and clocks fail: a selection for every run.
 
-`make chaos MINUTES=30` draws from the whole table. Where namespaces or images of disks cannot be had, these are skipped
-with a sentence that says why. A fault that does not take place would let every test pass, so faults are tested too.
+`make chaos MINUTES=30` draws from the whole table. Without namespaces or disk images these tests are skipped with the
+reason. A fault that has no effect would let every test pass, so the faults are tested too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def skip_without(wanted: Wanted) -> None:
     ],
     ids=", ".join,
 )
-def test_nothing_is_lost_doubled_torn_or_different_on_another_replica_after(
+def test_no_record_is_lost_duplicated_or_torn_and_replicas_are_equal_after_faults(
     tmp_path: Path, record_property: Callable[[str, object], None], faults: tuple[str, ...]
 ) -> None:
     chosen = [SURROUNDINGS[name] for name in faults]
@@ -56,11 +56,11 @@ def test_nothing_is_lost_doubled_torn_or_different_on_another_replica_after(
         record_property("summary", f"{found}; producing stood still at worst: {pauses}")
 
 
-def test_the_network_proxy_drops_one_direction_or_both_and_heals() -> None:
+def test_the_network_drops_packets_in_one_direction_or_both_and_heals() -> None:
     skip_without(Wanted(network=True))
 
     def reaches(one: int, other: int) -> bool:
-        """Whether the other's kernel refuses the connection, which takes a packet each way."""
+        """Return whether the other's kernel refuses the connection, which takes a packet in each direction."""
         command = [*network.command(one), sys.executable, "-c", _CONNECT, network.host(other)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert "ConnectionRefusedError" in done.stderr or "TimeoutError" in done.stderr, done.stderr
@@ -79,7 +79,7 @@ def test_the_network_proxy_drops_one_direction_or_both_and_heals() -> None:
         assert reaches(2, 3)
 
 
-def test_a_disk_that_loses_power_keeps_what_was_synced_and_nothing_else(tmp_path: Path) -> None:
+def test_a_disk_that_loses_power_keeps_only_synced_data(tmp_path: Path) -> None:
     skip_without(Wanted(disks=True))
     with Disks(tmp_path, (1,)) as disks:
         with (disks.path(1) / "synced").open("wb", buffering=0) as file:
@@ -93,7 +93,7 @@ def test_a_disk_that_loses_power_keeps_what_was_synced_and_nothing_else(tmp_path
         assert not (disks.path(1) / "later").exists()
 
 
-def test_a_disk_that_fails_refuses_writes_and_one_that_is_full_takes_none(tmp_path: Path) -> None:
+def test_a_failed_disk_refuses_writes_and_a_full_disk_has_no_space_left(tmp_path: Path) -> None:
     skip_without(Wanted(disks=True))
     with Disks(tmp_path, (1, 2)) as disks:
         disks.fill(1)

@@ -1,4 +1,4 @@
-"""The watch has to see it: a leader too many, an end offset that goes back, an order that cannot be."""
+"""The watch detects every violation: two leaders, an offset that goes back, a record that is visible too early."""
 
 from __future__ import annotations
 

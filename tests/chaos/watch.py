@@ -1,20 +1,21 @@
-"""Observers of brokers that are hurt, which say at once when something is seen that can never be.
+"""Observers of the brokers during faults, which report at once when an invariant is violated.
 
-Three observers ask one broker each, all the time, and put together what they hear:
+Three observers query one broker each, all the time, and compare the responses:
 
-    metadata    a partition has one leader in an epoch, for ever, on every broker; only replicas are in sync, and the
+    metadata    a partition has one leader in an epoch, on every broker; only replicas are in the ISR, and the
                 leader is one of those
     ends        high watermark, last stable offset and log start never go back, also with a new leader (KIP-207)
     groups      a partition has one owner in each generation that the coordinator describes
 
-A leader that was cut off or stood still does not know that it was replaced, and tells an old end. Clients are safe from
-that because they name the leader epoch that they know (KIP-320), and so do the observers: they name the latest
-epoch that any of them has heard of, and what was known of the ends is noted before they ask.
+A leader that was isolated or paused does not know that it was replaced, and answers with an old offset. Clients are
+protected by the leader epoch that they send (KIP-320), and so are the observers: they send the latest epoch that any of
+them has received, and remember the known offsets before they send a request.
 
-A fourth reads OUT, where the transactions end up, as a reader of committed records: what it has seen has to be there in
-the end, and to have been committed, so a record that was shown too early is found when its transaction is aborted. Nor
-may it see anything of a transaction before its producer asks to commit it. So all that is read was committed before,
-and transactions that read of each other in a circle (G1c) cannot be: each would have been committed before the other.
+A fourth observer reads OUT, the topic of the transactions, with read_committed: every record that it has read must be
+there in the end and be committed, so a record that was visible too early is detected when its transaction is aborted.
+Nor may it read a record of a transaction before the producer requests the commit. So everything that is read was
+committed before, and transactions that read from each other in a circle (G1c) are impossible: each would have been
+committed before the other.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ from tests.simulation.history import TopicPartition, Violation
 _PATIENCE_S = 2.0
 _EVERY_S = 0.1
 _LATEST, _EARLIEST = -1, -2
-# What is asked: its name, the isolation level, the timestamp that stands for it.
+# The queried offsets: name, isolation level, and the special timestamp in ListOffsets.
 _QUESTIONS = (("high watermark", 0, _LATEST), ("last stable offset", 1, _LATEST), ("log start", 0, _EARLIEST))
 
 
 class Watch:
     def __init__(self, addresses: Iterable[str], load: Load, security: Mapping[str, str] | None = None) -> None:
-        """`security` is how the observers log in."""
+        """`security` has the settings with which the observers log in."""
         self._load = load
         self._security = security or {}
         self._done = Event()
@@ -62,7 +63,7 @@ class Watch:
         self.seen = 0
         self._leaders: dict[tuple[TopicPartition, int], tuple[int, str]] = {}
         self._epochs: dict[TopicPartition, int] = {}
-        # (what, partition) → the largest that was told
+        # (name of the offset, partition) → the largest known offset
         self._ends: dict[tuple[str, TopicPartition], int] = {}
         self._threads = [Thread(target=self._observe, args=(one,), daemon=True) for one in addresses]
         self._threads.append(Thread(target=self._read_committed, daemon=True))
@@ -102,7 +103,7 @@ class Watch:
                     self._ask_for_ends(connection, address, led, question, deadline)
                 self._ask_for_owners(connection, address, deadline)
             except (ConnectionFailed, HandshakeFailed, RequestFailed, Unsupported, TimeoutError):
-                # A broker that is dead, stopped, cut off or just coming up is what is expected here.
+                # Expected: the broker is dead, paused, isolated or starting.
                 if connection is not None:
                     connection.close()
                 connection = None
@@ -181,7 +182,7 @@ class Watch:
                     self.hear_of_end(what, partition, found.offset, floors[partition], address)
 
     def floor(self, what: str, partition: TopicPartition) -> int:
-        """The lowest offset that a request sent from now on may be answered with."""
+        """Return the lowest offset that the response to a request sent from now on may have."""
         return self._ends.get((what, partition), 0)
 
     def hear_of_end(self, what: str, partition: TopicPartition, offset: int, floor: int, address: str) -> None:
@@ -194,7 +195,7 @@ class Watch:
     def _ask_for_owners(self, connection: Connection, address: str, deadline: float) -> None:
         answer = connection.send(DescribeGroupsRequest(groups=[GROUP]), DescribeGroupsResponse, deadline)
         for group in answer.groups:
-            # Only its coordinator knows.
+            # Only the group's coordinator describes it.
             if group.error_code == ErrorCode.NONE:
                 self.hear_of_owners({one.member_id: one.member_assignment for one in group.members}, address)
 
@@ -235,7 +236,7 @@ class Watch:
                 consumer.close()
 
     def see(self, number: int, offset: int, value: bytes, last: dict[int, int]) -> None:
-        """`last` is how far this reader had come, by partition."""
+        """Check a record that was read; `last` is partition → the offset that was read before."""
         if offset <= last.get(number, -1):
             raise Violation(f"{OUT}-{number}@{offset} is polled after {last[number]}")
         last[number] = offset
@@ -250,6 +251,6 @@ class Watch:
 
 
 def owned_partitions(assignment: bytes) -> list[TopicPartition]:
-    """While a group rebalances there is nothing in it."""
+    """Return the partitions of an assignment, which is empty while the group rebalances."""
     found = read_assignment(assignment).assigned_partitions if assignment else []
     return [TopicPartition(topic.topic, number) for topic in found for number in topic.partitions]
