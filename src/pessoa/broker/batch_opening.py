@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from pessoa.broker.produce_errors import close_if_refused, refused_records
+from pessoa.broker.produced_topics import denied_topics
 from pessoa.net.pending import Pending
 from pessoa.records.invalid_batch import InvalidBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from pessoa.broker.services import BrokerServices
-    from pessoa.broker.transactional_produce import Permit
     from pessoa.log.partition_log import PartitionLog
     from pessoa.replication.partition import Partition
     from pessoa.wire.api.produce import (
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     )
     from pessoa.wire.request_context import RequestContext
     from pessoa.wire.schema import Message
+
+    # Appends decompressed batches, but those of the denied topics.
+    Append = Callable[[ProduceRequest, frozenset[str]], ProduceResponse | Pending | None]
 
 
 class BatchOpener:
@@ -64,18 +68,16 @@ async def append_opened(
     response: ProduceResponse,
     others: Pending | None,
     denied: frozenset[str],
-    permits: Mapping[Partition, Permit],
+    append: Append,
 ) -> Message | None:
     """Decompress and append the remaining batches, and return the response to the whole request. `others` is what the
     other partitions of the request wait for."""
-    from pessoa.broker.apis.produce import close_if_refused, denied_topics, respond
-
     waiting = None if others is None else asyncio.ensure_future(_wait_for(others))
     try:
         opened = [one for one in unopened if await _try_open(broker, one)]
         rest = _request_of(request, opened)
         denied = denied_topics(broker, context, rest, denied)
-        reply = respond(broker, context, rest, denied, permits, is_opened=True)
+        reply = append(rest, denied)
         answer = await reply if isinstance(reply, Pending) else reply
         if waiting is not None:
             await waiting
@@ -96,8 +98,6 @@ async def _wait_for(pending: Pending) -> Message | None:
 
 async def _try_open(broker: BrokerServices, one: Unopened) -> bool:
     """Decompress the batch; return False if it is invalid, with the error in its response."""
-    from pessoa.broker.apis.produce import refused_records
-
     log, data = one.partition.log, one.data
     assert data.records is not None
     try:

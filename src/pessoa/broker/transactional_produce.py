@@ -14,41 +14,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pessoa.broker.produced_topics import find_topic
 from pessoa.coordinator.transactions.verification import FIRST_PRODUCE_THAT_ADDS, produce_error
 from pessoa.log.producer_state import ProducerRefused, VerificationGuard
-from pessoa.net.pending import Pending
 from pessoa.records.batch import RecordBatch
 from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.wire.errors import ErrorCode
 from pessoa.wire.internal_topics import is_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pessoa.broker.services import BrokerServices
     from pessoa.replication.partition import Partition
     from pessoa.wire.api.produce import ProduceRequest
-    from pessoa.wire.request_context import Answer, RequestContext
-    from pessoa.wire.schema import Message
+    from pessoa.wire.request_context import RequestContext
 
 # What lets a batch in, or the error that keeps it out.
 Permit = VerificationGuard | ErrorCode
 
 
-def produce_in_transaction(
-    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
-) -> Answer[Message | None]:
-    """Verify the transaction of a produce request, then append it. `denied` are topics that the client may not write
-    to: their partitions are not added to the transaction."""
-    from pessoa.broker.apis.produce import respond
-
-    permits, unverified = _begin(broker, context, request, denied)
-    if not unverified:
-        return respond(broker, context, request, denied, permits)
-    return _verify_and_respond(broker, context, request, denied, permits, unverified)
-
-
-class _VerificationRequest:
+class VerificationRequest:
     """The partitions that one producer writes to."""
 
     __slots__ = ("partitions", "producer_epoch", "producer_id")
@@ -59,14 +43,17 @@ class _VerificationRequest:
         self.partitions: list[Partition] = []
 
 
-def _begin(
-    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
-) -> tuple[dict[Partition, Permit], dict[tuple[int, int], _VerificationRequest]]:
-    """Return the permits that are known at once, and the requests to the transaction coordinator for the others."""
-    from pessoa.broker.apis.produce import find_topic
+# By producer id and epoch.
+Unverified = dict[tuple[int, int], VerificationRequest]
 
+
+def start_verification(
+    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str]
+) -> tuple[dict[Partition, Permit], Unverified]:
+    """Return the permits that are known at once, and the requests to the transaction coordinator for the others.
+    `denied` are topics that the client may not write to: their partitions are not added to the transaction."""
     permits: dict[Partition, Permit] = {}
-    questions: dict[tuple[int, int], _VerificationRequest] = {}
+    questions: dict[tuple[int, int], VerificationRequest] = {}
     now_ms = broker.clock.now_ms()
     for topic in request.topic_data:
         partitions, name, _ = find_topic(broker, context.version, topic)
@@ -95,22 +82,20 @@ def _begin(
             if guard is not None:
                 permits[partition] = guard
                 key = (batch.producer_id, batch.producer_epoch)
-                questions.setdefault(key, _VerificationRequest(*key)).partitions.append(partition)
+                questions.setdefault(key, VerificationRequest(*key)).partitions.append(partition)
     return permits, questions
 
 
-async def _verify_and_respond(
+async def verify(
     broker: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
-    denied: frozenset[str],
     permits: dict[Partition, Permit],
-    questions: Mapping[tuple[int, int], _VerificationRequest],
-) -> Message | None:
-    from pessoa.broker.apis.produce import denied_topics, respond
-
+    unverified: Unverified,
+) -> None:
+    """Ask the transaction coordinator, and set the errors of refused partitions in `permits`."""
     assert request.transactional_id is not None
-    for question in questions.values():
+    for question in unverified.values():
         answers = await broker.verifier.verify(
             request.transactional_id,
             question.producer_id,
@@ -122,6 +107,3 @@ async def _verify_and_respond(
             error = answers.get((partition.topic, partition.index), ErrorCode.NONE)
             if error is not ErrorCode.NONE:
                 permits[partition] = produce_error(error, context.version)
-    denied = denied_topics(broker, context, request, denied)
-    response = respond(broker, context, request, denied, permits)
-    return await response if isinstance(response, Pending) else response

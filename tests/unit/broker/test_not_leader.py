@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pessoa.broker.apis import produce
 from pessoa.broker.partition_fetch import refused_with_leader
+from pessoa.broker.produce_errors import not_leader
 from pessoa.wire.api.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pessoa.wire.api.produce import ProduceResponse, TopicProduceResponse
 from pessoa.wire.errors import ErrorCode
@@ -43,7 +43,7 @@ def _fetched(error: ErrorCode, version: int) -> PartitionData:
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_a_not_leader_error_of_produce_names_the_current_leader_if_its_version_has_the_field(version: int) -> None:
-    data = produce.not_leader(FOLLOWED, 2, version)
+    data = not_leader(FOLLOWED, 2, version)
     response = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[data])])
     read = ProduceResponse.decode(response.encode(version), version)
     [answer] = read.responses[0].partition_responses

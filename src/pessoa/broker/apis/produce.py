@@ -28,11 +28,22 @@ The batch is checked and stamped where the socket put it and goes from there int
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from pessoa.broker.api_row import ApiRow, Counted, Quota
 from pessoa.broker.batch_opening import Unopened, append_opened
+from pessoa.broker.produce_errors import (
+    FIRST_VERSION_WITH_LEADERS,
+    close_if_refused,
+    endpoints_of,
+    missing_partition_error,
+    not_leader,
+    partition_error,
+    refused_records,
+)
+from pessoa.broker.produced_topics import NONE_DENIED, denied_topics, find_topic
 from pessoa.broker.slices import Sliced
 from pessoa.log.directory import DirectoryOffline
 from pessoa.log.files import DiskError
@@ -43,37 +54,30 @@ from pessoa.records.batch_validation import CostlyBatch
 from pessoa.records.invalid_batch import InvalidBatch
 from pessoa.replication.purgatory import CommitWaiter
 from pessoa.replication.refused_batches import RefusedBatches
-from pessoa.security.acl import TOPIC, TRANSACTIONAL_ID, WRITE
+from pessoa.security.acl import TRANSACTIONAL_ID, WRITE
 from pessoa.wire.api.produce import (
-    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from pessoa.wire.catalogue import ApiKey
-from pessoa.wire.errors import ErrorCode, ProtocolViolation
+from pessoa.wire.errors import ErrorCode
 from pessoa.wire.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pessoa.broker.services import BrokerServices
-    from pessoa.broker.transactional_produce import Permit
+    from pessoa.broker.transactional_produce import Permit, Unverified
     from pessoa.replication.partition import Partition
     from pessoa.wire.request_context import Answer, RequestContext
     from pessoa.wire.schema import Message
 
-_FIRST_VERSION_WITH_TOPIC_IDS = 13
-# From this version on a broker that does not lead names the leader.
-_FIRST_VERSION_WITH_LEADERS = 10
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
-_NONE_DENIED: frozenset[str] = frozenset()
 # In the second byte of a batch's attributes.
 _TRANSACTIONAL = 0x10
 _FLAGS_POSITION = ATTRIBUTES_POSITION + 1
@@ -83,12 +87,31 @@ _NO_PERMITS: Mapping[Partition, Permit] = MappingProxyType({})
 def handle(broker: BrokerServices, context: RequestContext, request: ProduceRequest) -> Answer[Message | None]:
     if _is_transactional(request) and not _may_be_in_transaction(broker, context, request):
         return _refused_whole(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    denied = _NONE_DENIED if broker.authorizer is None else denied_topics(broker, context, request)
+    denied = NONE_DENIED if broker.authorizer is None else denied_topics(broker, context, request)
     if request.transactional_id is not None:
-        from pessoa.broker.transactional_produce import produce_in_transaction
+        from pessoa.broker.transactional_produce import start_verification
 
-        return produce_in_transaction(broker, context, request, denied)
+        permits, unverified = start_verification(broker, context, request, denied)
+        if unverified:
+            return _verify_and_respond(broker, context, request, denied, permits, unverified)
+        return respond(broker, context, request, denied, permits)
     return respond(broker, context, request, denied)
+
+
+async def _verify_and_respond(
+    broker: BrokerServices,
+    context: RequestContext,
+    request: ProduceRequest,
+    denied: frozenset[str],
+    permits: dict[Partition, Permit],
+    unverified: Unverified,
+) -> Message | None:
+    from pessoa.broker.transactional_produce import verify
+
+    await verify(broker, context, request, permits, unverified)
+    denied = denied_topics(broker, context, request, denied)
+    response = respond(broker, context, request, denied, permits)
+    return await response if isinstance(response, Pending) else response
 
 
 # What the client may do.
@@ -115,29 +138,12 @@ def _may_be_in_transaction(broker: BrokerServices, context: RequestContext, requ
     return name is not None and (authorizer is None or authorizer.may(context, WRITE, TRANSACTIONAL_ID, name))
 
 
-def denied_topics(
-    broker: BrokerServices, context: RequestContext, request: ProduceRequest, denied: frozenset[str] = _NONE_DENIED
-) -> frozenset[str]:
-    """Return the topics that the client may not write to, with those that were found before. Topics that are unknown by
-    their ids are not among them, so this is called again after every wait: an id may become known meanwhile."""
-    authorizer = broker.authorizer
-    if authorizer is None:
-        return denied
-    for topic in request.topic_data:
-        name: str | None = topic.name
-        if context.version >= _FIRST_VERSION_WITH_TOPIC_IDS:
-            name = broker.image.topics.name_of(topic.topic_id)
-        if name is not None and name not in denied and not authorizer.may(context, WRITE, TOPIC, name):
-            denied |= {name}
-    return denied
-
-
 def _refused_whole(request: ProduceRequest, error: ErrorCode) -> ProduceResponse | None:
     responses = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=[_partition_error(data.index, error) for data in topic.partition_data],
+            partition_responses=[partition_error(data.index, error) for data in topic.partition_data],
         )
         for topic in request.topic_data
     ]
@@ -154,7 +160,7 @@ def respond(
     broker: BrokerServices,
     context: RequestContext,
     request: ProduceRequest,
-    denied: frozenset[str] = _NONE_DENIED,
+    denied: frozenset[str] = NONE_DENIED,
     permits: Mapping[Partition, Permit] = _NO_PERMITS,
     *,
     is_opened: bool = False,
@@ -175,13 +181,13 @@ def respond(
         answers: list[PartitionProduceResponse] = []
         for data in topic.partition_data:
             if refused_as is not None:
-                answers.append(_partition_error(data.index, refused_as))
+                answers.append(partition_error(data.index, refused_as))
                 continue
             partition = None if partitions is None else partitions.get(data.index)
             if partition is None:
                 partition = broker.replicas.create_pending(name, data.index)
                 if partition is None:
-                    answers.append(_missing_partition_error(broker, name, data.index, missing, version, leaders))
+                    answers.append(missing_partition_error(broker, name, data.index, missing, version, leaders))
                     continue
             if not partition.is_leader:
                 leaders[partition.leader_id] = None
@@ -195,21 +201,22 @@ def respond(
                         unreplicated.append(_Unreplicated(partition, end, answer))
             except CostlyBatch:
                 unopened.append(Unopened(topic, data, partition, answers, len(answers)))
-                answer = _partition_error(data.index, ErrorCode.NONE)
+                answer = partition_error(data.index, ErrorCode.NONE)
             answers.append(answer)
             if partition.log.has_flush_messages and partition.log.is_flush_due:
                 unflushed.append(partition)
         responses.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
     response = ProduceResponse(responses=responses, throttle_time_ms=0)
     if leaders:
-        response.node_endpoints = _endpoints(broker, context, leaders)
+        response.node_endpoints = endpoints_of(broker, context, leaders)
     if acks and not (unflushed or unreplicated or unopened):
         return response
     reply = _reply(broker, context, request, response, unflushed, unreplicated)
     if not unopened:
         return reply
     others = reply if isinstance(reply, Pending) else None
-    return PendingTask(append_opened(broker, context, request, unopened, response, others, denied, permits))
+    append = partial(respond, broker, context, permits=permits, is_opened=True)
+    return PendingTask(append_opened(broker, context, request, unopened, response, others, denied, append))
 
 
 def _refusal_of_topic(broker: BrokerServices, name: str, acks: int, denied: frozenset[str]) -> ErrorCode | None:
@@ -280,7 +287,7 @@ class WaitingProduce(Pending):
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_cut_off else ErrorCode.REQUEST_TIMED_OUT
             _note_error(answer, error)
             has_failed = has_failed or bool(answer.error_code)
-        if has_failed and self._context.version >= _FIRST_VERSION_WITH_LEADERS:
+        if has_failed and self._context.version >= FIRST_VERSION_WITH_LEADERS:
             self._name_leaders()
         return self._response
 
@@ -296,7 +303,7 @@ class WaitingProduce(Pending):
         known = self._response.node_endpoints
         for one in known:
             leaders.pop(one.node_id, None)
-        self._response.node_endpoints = [*known, *_endpoints(broker, self._context, leaders)]
+        self._response.node_endpoints = [*known, *endpoints_of(broker, self._context, leaders)]
 
     def _note_lost(self) -> None:
         """Set the error of partitions that this broker no longer leads, now: if it leads one again later, the offset
@@ -352,18 +359,6 @@ async def _wait_until_durable(broker: BrokerServices, due: list[Partition], resp
                 one.error_code, one.base_offset = ErrorCode.KAFKA_STORAGE_ERROR, -1
 
 
-def find_topic(
-    broker: BrokerServices, version: int, topic: TopicProduceData
-) -> tuple[dict[int, Partition] | None, str, ErrorCode | None]:
-    """Return this broker's partitions of the topic, its name, and the error if the topic itself is unknown."""
-    if version < _FIRST_VERSION_WITH_TOPIC_IDS:
-        return broker.replicas.by_name.get(topic.name), topic.name, None
-    known = broker.image.topics.by_id.get(topic.topic_id)
-    if known is None:
-        return None, "", ErrorCode.UNKNOWN_TOPIC_ID
-    return broker.replicas.by_id.get(topic.topic_id), known.name, None
-
-
 def _append_for_all(
     partition: Partition,
     data: PartitionProduceData,
@@ -376,7 +371,7 @@ def _append_for_all(
     if the batch was refused."""
     if not partition.has_enough_replicas:
         _note_refused(partition, data, ErrorCode.NOT_ENOUGH_REPLICAS, now_ms)
-        return _partition_error(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
+        return partition_error(data.index, ErrorCode.NOT_ENOUGH_REPLICAS), -1
     answer = _append(partition, data, now_ms, version, permit, is_opened)
     if answer.error_code:
         return answer, -1
@@ -395,34 +390,34 @@ def _append(
 ) -> PartitionProduceResponse:
     if not partition.is_leader:
         if partition.is_offline:
-            return _partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+            return partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
         _note_refused(partition, data, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
         return not_leader(partition, data.index, version)
     if partition.refused:
         error = partition.refused.error_after_refused_batch(data.records, partition.log.producers, now_ms)
         if error is not None:
-            return _partition_error(data.index, error)
+            return partition_error(data.index, error)
     if data.records is None:
-        return _partition_error(
+        return partition_error(
             data.index, ErrorCode.INVALID_RECORD, "the request has no record batch for this partition"
         )
     if isinstance(permit, ErrorCode):
         if permit is ErrorCode.NOT_ENOUGH_REPLICAS:
             _note_refused(partition, data, permit, now_ms)
-        return _partition_error(data.index, permit)
+        return partition_error(data.index, permit)
     try:
         appended = partition.append(data.records, now_ms, version, permit, is_opened)
     except InvalidBatch as refusal:
         return refused_records(data.index, refusal, partition.log.log_start_offset)
     except ProducerRefused as refusal:
-        answer = _partition_error(data.index, refusal.error, refusal.message)
+        answer = partition_error(data.index, refusal.error, refusal.message)
         answer.log_start_offset = partition.log.log_start_offset
         return answer
     except DiskError as error:
         partition.directory.fail(error)
-        return _partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
     except DirectoryOffline:
-        return _partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition_error(data.index, ErrorCode.KAFKA_STORAGE_ERROR)
     return PartitionProduceResponse(
         index=data.index,
         error_code=ErrorCode.NONE,
@@ -438,71 +433,6 @@ def _note_refused(partition: Partition, data: PartitionProduceData, error: Error
     if partition.refused is None:
         partition.refused = RefusedBatches()
     partition.refused.note(data.records, error, partition.log.producers, now_ms)
-
-
-def _partition_error(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)
-
-
-def refused_records(index: int, refusal: InvalidBatch, log_start_offset: int) -> PartitionProduceResponse:
-    """Return the error of a batch; if it names invalid records, also with the log start offset, as in Kafka."""
-    return PartitionProduceResponse(
-        index=index,
-        error_code=refusal.error,
-        base_offset=-1,
-        log_start_offset=log_start_offset if refusal.record_errors else -1,
-        record_errors=[
-            BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
-            for one in refusal.record_errors
-        ],
-        error_message=refusal.message,
-    )
-
-
-def _missing_partition_error(
-    broker: BrokerServices, name: str, index: int, unknown: ErrorCode | None, version: int, leaders: dict[int, None]
-) -> PartitionProduceResponse:
-    """Return the error for a partition that this broker has no replica of. Its leader, by the metadata, is added to
-    `leaders`."""
-    error = unknown or broker.replicas.why_missing(broker.image, name, index)
-    if error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return _partition_error(index, error)
-    leader_id, leader_epoch = broker.replicas.leader_elsewhere(broker.image, name, index)
-    leaders[leader_id] = None
-    return _led_by(leader_id, leader_epoch, index, version)
-
-
-def not_leader(partition: Partition, index: int, version: int) -> PartitionProduceResponse:
-    return _led_by(partition.leader_id, partition.leader_epoch, index, version)
-
-
-def _led_by(leader_id: int, leader_epoch: int, index: int, version: int) -> PartitionProduceResponse:
-    response = _partition_error(index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if version >= _FIRST_VERSION_WITH_LEADERS:
-        response.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-    return response
-
-
-def _endpoints(broker: BrokerServices, context: RequestContext, leaders: dict[int, None]) -> list[NodeEndpoint]:
-    """Return the addresses of the leaders that the response names, so that the client need not ask for metadata first
-    (KIP-951)."""
-    if context.version < _FIRST_VERSION_WITH_LEADERS:
-        return []
-    return [
-        NodeEndpoint(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-        for node in broker.nodes(context.listener)
-        if node.id in leaders
-    ]
-
-
-def close_if_refused(responses: list[TopicProduceResponse]) -> None:
-    for topic in responses:
-        for partition in topic.partition_responses:
-            if partition.error_code:
-                raise ProtocolViolation(
-                    f"a produce with acks=0 was refused for {topic.name}-{partition.index} "
-                    f"({ErrorCode.of(partition.error_code).name}), and closing is the only way to say so"
-                )
 
 
 ROW = ApiRow(
