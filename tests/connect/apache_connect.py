@@ -1,4 +1,4 @@
-"""Apache Kafka's own Connect 4.3.1: its jars, pinned in `jars.lock` beside this file, its worker and its transforms."""
+"""Run the worker and the transforms of Apache Kafka's Connect 4.3.1, from the jars in `jars.lock` beside this file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def judge(lines: str) -> str:
 
 @contextmanager
 def apache_worker(bootstrap_servers: str, folder: Path, more: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A distributed worker of Apache's; its URL."""
+    """Start a distributed worker of Apache's and yield its URL once it is healthy."""
     port = reserve_port()
     properties = folder / "worker.properties"
     settings = {

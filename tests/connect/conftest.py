@@ -1,4 +1,4 @@
-"""One broker for the tests of this folder that need no other."""
+"""Fixtures for tests of Connect: a broker for each module, and the shared Spark."""
 
 from __future__ import annotations
 

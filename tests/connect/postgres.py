@@ -1,4 +1,4 @@
-"""A real PostgreSQL for as long as a `with` block lasts, in a temporary folder, on a free port."""
+"""Run a real PostgreSQL in a temporary folder on a free port, for as long as a `with` block lasts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 120
 
 
 def binaries() -> Path | None:
-    """The folder of initdb and pg_ctl; None where there is no PostgreSQL."""
+    """Return the folder of initdb and pg_ctl; None if PostgreSQL is not installed."""
     on_path = shutil.which("initdb")
     if on_path:
         return Path(on_path).resolve().parent
@@ -28,13 +28,13 @@ def binaries() -> Path | None:
 
 
 class Postgres:
-    """A server that can be stopped and started again, as a database in production is."""
+    """A PostgreSQL server that can be stopped and started again with its data."""
 
     def __init__(self, folder: Path, programs: Path) -> None:
         self.port = reserve_port()
         self._folder = folder
         self._programs = programs
-        # It refuses to run as root.
+        # PostgreSQL refuses to run as root.
         self._user = "postgres" if os.geteuid() == 0 else None
         if self._user is not None:
             owner = pwd.getpwnam(self._user)
@@ -53,7 +53,7 @@ class Postgres:
 
     def start(self) -> None:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
-        # For the source that reads the log.
+        # The change-data source reads the log.
         options += " -c wal_level=logical"
         log = str(self._folder / "log")
         self._run("pg_ctl", "-D", self._data, "-w", "-t", str(TIMEOUT_S), "-o", options, "-l", log, "start")
@@ -62,11 +62,11 @@ class Postgres:
         self._run("pg_ctl", "-D", self._data, "-m", "immediate", "stop")
 
     def url(self, database: str = "postgres") -> str:
-        """As JDBC writes it."""
+        """Return the JDBC URL of a database."""
         return f"jdbc:postgresql://127.0.0.1:{self.port}/{database}?user=pessoa"
 
     def create(self, database: str) -> str:
-        """The address of a new database."""
+        """Create a database and return its JDBC URL."""
         with psycopg.connect(self.url().removeprefix("jdbc:"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {database}".encode())
         return self.url(database)

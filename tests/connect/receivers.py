@@ -1,4 +1,4 @@
-"""What sinks send to: an HTTP server that keeps what it gets, as an interface or as an S3 bucket."""
+"""An HTTP server that sinks send to: it keeps the bodies of POST requests, and of PUT requests as objects of S3."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.bodies: list[bytes] = []
-        # By path, for requests with PUT.
+        # The bodies of PUT requests by path.
         self.objects: dict[str, bytes] = {}
-        # Bodies with this in them are refused.
+        # A POST whose body contains this is answered with 422.
         self.refuses = b"\0never"
         self.lock = threading.Lock()
 
@@ -69,7 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _without_chunks(data: bytes) -> bytes:
-    """S3's own chunks: a size in hexadecimal, perhaps a signature, the data; and so on to a chunk of nothing."""
+    """Return the content of a body in aws-chunked encoding.
+
+    A chunk is a size in hexadecimal, perhaps a signature, and the data; the last one is empty.
+    """
     found, position = b"", 0
     while True:
         end = data.index(b"\r\n", position)

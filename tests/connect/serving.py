@@ -1,4 +1,4 @@
-"""A Connect worker in this process, on any Kafka, with tasks that run on Spark or only pretend to."""
+"""Run a Connect worker in this process, on any Kafka, with tasks on Spark or with tasks that only pretend to run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pessoa.connect.worker_service import make_connect_app
 from pessoa.web.asgi_app import App
 from pessoa.web.serving import ThreadedServer, bind
 
-# The machine that runs these may be very busy.
+# The machine that runs these tests may be very busy.
 DEADLINE_S = 300.0
 
 
 class PretendingRunner:
-    """Says that everything runs, until it is told otherwise."""
+    """A runner that starts nothing and reports every task as RUNNING, unless a test sets `reports` or `refusal`."""
 
     def __init__(self) -> None:
         self.running: dict[tuple[str, int], TaskSpec] = {}
         self.forgotten: list[str] = []
         self.reports: dict[tuple[str, int], TaskReport] = {}
         self.refusal: Exception | None = None
-        # Cleared for as long as starting something takes.
+        # A test clears it to make starts wait.
         self.may_start = threading.Event()
         self.may_start.set()
 
@@ -58,7 +58,7 @@ class PretendingRunner:
 def connect_worker(
     bootstrap_servers: str, home: Path, settings: Mapping[str, str] | None = None, runner: Runner | None = None
 ) -> Iterator[httpx.Client]:
-    """A client of a worker that is ready."""
+    """Start a worker and yield an HTTP client for it once it is healthy."""
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     config = make_config(
@@ -85,7 +85,7 @@ def connect_worker(
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """What the condition gives, once it gives something."""
+    """Return the first true value of the condition; fail after the deadline."""
     deadline = time.monotonic() + deadline_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited {deadline_s} s in vain: {what}"
@@ -94,7 +94,7 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEAD
 
 
 def states(client: httpx.Client, connector: str) -> tuple[str, ...]:
-    """The connector's state and those of its tasks; empty if there is none."""
+    """Return the connector's state followed by those of its tasks; empty if there is no such connector."""
     answer = client.get(f"/connectors/{connector}/status")
     if answer.status_code != 200:
         return ()

@@ -1,8 +1,7 @@
 """Every connector end to end: a real Spark, real brokers (ours and Apache's), a real PostgreSQL, files and HTTP.
 
-One worker runs them all at once, as a platform would: everything is started first, by the functions named `start_…`,
-and each test waits for one thing that must come out. The rows of JDBC are 100,000 out and in; on Apache's broker there
-are fewer, since what differs there is the broker and not the database.
+One worker runs all connectors at once: the functions named `start_…` start them first, and each test waits for one
+result. JDBC copies 100,000 rows on our broker and fewer on Apache's, which repeats the test for the broker only.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ BAD = b"this is no JSON"
 
 
 class Stage:
-    """A worker on one kind of Kafka, with everything around it."""
+    """A worker on our broker or Apache's, with its files, database and HTTP receiver."""
 
     def __init__(
         self, kafka: str, bootstrap: str, http: httpx.Client, folder: Path, database: str, receiver: Receiver
@@ -65,7 +64,7 @@ class Stage:
         assert producer.flush(120) == 0
 
     def records(self, topic: str, count: int) -> list[Any]:
-        """The first so many records of a topic, waited for."""
+        """Wait until a topic has `count` records, and return what was read."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "test", "auto.offset.reset": "earliest",
              "topic.metadata.refresh.interval.ms": 1000, "allow.auto.create.topics": False}
@@ -92,17 +91,17 @@ class Stage:
             return cursor.fetchall() if cursor.description else []
 
     def count(self, table: str) -> int:
-        """The number of its rows; 0 if there is no such table."""
+        """Return the number of rows of a table; 0 if there is no such table."""
         if not self.sql("SELECT to_regclass(%s)", f'"{table}"')[0][0]:
             return 0
         return int(self.sql(f'SELECT count(*) FROM "{table}"')[0][0])
 
 
-# What is started, and what must come of it.
+# The connectors that are started first; the tests below wait for their results.
 
 
 def start_files(stage: Stage) -> None:
-    """With short names of classes and a path relative to the worker, as a user on its machine writes them."""
+    """Start a file source and a file sink, with short class names and paths relative to the worker."""
     stage.lines.write_text("um\ndois\ntrês\n", encoding="utf-8")
     stage.run(
         "file-source", connector_class="FileStreamSource", file=str(stage.lines), topic="lines", value_converter=STRING,
@@ -143,12 +142,12 @@ def start_tables(stage: Stage) -> None:
 
 
 def start_other_modes(stage: Stage) -> None:
-    """Three ways to find rows, and one sink that inserts what all of them bring."""
+    """Start a JDBC source in each of three other modes, and one sink that inserts the rows of all of them."""
     columns = "id SERIAL PRIMARY KEY, nome TEXT NOT NULL, mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp()"
     for mode in ("bulk", "incrementing", "timestamp"):
         stage.sql(f"CREATE TABLE {mode} ({columns})")
         stage.sql(f"INSERT INTO {mode} (nome) SELECT 'loja ' || n FROM generate_series(1, {SHOPS}) n")
-        # A bulk source reads everything again and again; here, once.
+        # A bulk source reads the whole table in each poll; this interval makes it read once.
         pause = "3600000" if mode == "bulk" else "200"
         stage.run(
             f"jdbc-{mode}", connector_class="JdbcSource", connection_url=stage.database, mode=mode,
@@ -163,7 +162,7 @@ def start_other_modes(stage: Stage) -> None:
 
 
 def start_sinks_of_events(stage: Stage) -> None:
-    """A topic with records of which one cannot be read, and everything that takes them."""
+    """Write a topic with one unreadable record, and start all sinks that read it."""
     stage.events = [
         {"id": number, "city": "Porto" if number % 2 else "Faro", "price": number / 4} for number in range(EVENTS)
     ]
@@ -229,7 +228,7 @@ def stage(
         kafka: Broker | ApacheKafka = Broker() if request.param == "pessoa" else ApacheKafka()
         stack.enter_context(kafka)
         database = database_server.create(request.param)
-        # So many connectors at once leave each other more time.
+        # Many connectors share the machine: a slower pace leaves each of them enough time.
         settings = {"pessoa.spark.remote": spark_address, "key.converter": STRING, "pessoa.pace.ms": "500"}
         http = stack.enter_context(connect_worker(kafka.bootstrap_servers, folder / "home", settings))
         stage = Stage(request.param, kafka.bootstrap_servers, http, folder, database, stack.enter_context(receiver()))
@@ -238,7 +237,7 @@ def stage(
         yield stage
 
 
-def test_lines_of_a_file_go_through_a_topic_into_another_file(stage: Stage) -> None:
+def test_lines_of_a_file_are_copied_through_a_topic_into_another_file(stage: Stage) -> None:
     lines = _written(stage)
     assert lines[:3] == ["um", "dois", "três"]
     _write(stage, "quatro")
@@ -246,7 +245,7 @@ def test_lines_of_a_file_go_through_a_topic_into_another_file(stage: Stage) -> N
     assert stage.http.get("/connectors/file-sink/topics").json() == {"file-sink": {"topics": ["lines-routed"]}}
 
 
-def test_a_connector_goes_on_where_it_was_after_a_pause_and_after_a_restart(stage: Stage) -> None:
+def test_file_connectors_continue_from_their_offsets_after_a_pause_and_after_a_restart(stage: Stage) -> None:
     both = ("file-source", "file-sink")
     lines = _written(stage)
     for name in both:
@@ -269,7 +268,7 @@ def _write(stage: Stage, line: str) -> None:
 
 
 def _written(stage: Stage) -> list[str]:
-    """The lines that came out, once all that went in have and both connectors know where they are."""
+    """Wait until every line is in the second file and both connectors have committed it; return its lines."""
     count = stage.lines.read_text(encoding="utf-8").count("\n")
     target = stage.folder / "out.txt"
     wait_until(lambda: target.exists() and target.read_text(encoding="utf-8").count("\n") >= count, f"{count} lines")
@@ -285,7 +284,7 @@ def _written(stage: Stage) -> list[str]:
     return target.read_text(encoding="utf-8").splitlines()
 
 
-def test_made_up_records_are_as_many_as_was_asked_for_and_the_same_for_the_same_seed(stage: Stage) -> None:
+def test_the_datagen_source_makes_the_configured_number_of_records_equal_for_equal_seeds(stage: Stage) -> None:
     first, second = stage.records("users-a", 50), stage.records("users-b", 50)
     assert [each.value() for each in first] == [each.value() for each in second]
     user = json.loads(first[0].value())
@@ -293,7 +292,7 @@ def test_made_up_records_are_as_many_as_was_asked_for_and_the_same_for_the_same_
     assert first[0].key().decode() == user["userid"]
 
 
-def test_rows_go_from_table_to_topic_to_table_and_follow_updates_and_deletes(stage: Stage) -> None:
+def test_a_table_is_copied_through_a_topic_to_another_table_with_later_updates_and_deletes(stage: Stage) -> None:
     wait_until(lambda: stage.count("copia") == stage.row_count, f"{stage.row_count} rows were copied", 300)
     differing = "SELECT count(*) FROM (SELECT id, nome, saldo FROM clientes EXCEPT SELECT id, nome, saldo FROM copia) d"
     assert stage.sql(differing)[0][0] == 0
@@ -308,7 +307,9 @@ def test_rows_go_from_table_to_topic_to_table_and_follow_updates_and_deletes(sta
 
 
 @pytest.mark.parametrize("mode", ["bulk", "incrementing", "timestamp"])
-def test_rows_that_are_found_in_every_other_way_are_inserted(stage: Stage, mode: str) -> None:
+def test_rows_read_in_bulk_incrementing_and_timestamp_mode_are_inserted_by_the_jdbc_sink(
+    stage: Stage, mode: str
+) -> None:
     wait_until(lambda: stage.count(f"in_lojas-{mode}") == SHOPS, f"the rows of {mode} were inserted")
     copied = stage.sql(f'SELECT id, nome FROM "in_lojas-{mode}" ORDER BY __connect_offset')
     assert copied == [(number, f"loja {number}") for number in range(1, SHOPS + 1)]
@@ -317,13 +318,13 @@ def test_rows_that_are_found_in_every_other_way_are_inserted(stage: Stage, mode:
         wait_until(lambda: stage.count(f"in_lojas-{mode}") == SHOPS + 1, "the new row was found")
 
 
-def test_a_table_grows_by_the_columns_that_records_bring(stage: Stage) -> None:
+def test_the_jdbc_sink_adds_columns_for_new_fields_of_records(stage: Stage) -> None:
     wait_until(lambda: stage.count("in_lojas-crescentes") == 2, "both rows are there")
     rows = stage.sql('SELECT id, cidade FROM "in_lojas-crescentes" ORDER BY id')
     assert rows == [(1, None), (2, "Faro")]
 
 
-def test_records_become_files_of_every_format(stage: Stage) -> None:
+def test_the_file_system_sink_writes_every_readable_record_once_in_each_format(stage: Stage) -> None:
     store = stage.folder / "store"
 
     def files(kind: str) -> list[Path]:
@@ -347,7 +348,7 @@ def test_records_become_files_of_every_format(stage: Stage) -> None:
     assert not list(store.rglob(".*")), "nothing half-written is left"
 
 
-def test_records_become_objects_of_a_bucket(stage: Stage) -> None:
+def test_the_s3_sink_writes_records_to_objects_partitioned_by_field(stage: Stage) -> None:
     def rows(city: str) -> list[Any]:
         with stage.receiver.lock:
             found = {path: data for path, data in stage.receiver.objects.items() if path.startswith("/balde/topics/")}
@@ -358,7 +359,9 @@ def test_records_become_objects_of_a_bucket(stage: Stage) -> None:
     assert rows("Porto") == [each for each in stage.events if each["city"] == "Porto"]
 
 
-def test_records_go_to_an_interface_and_those_that_cannot_become_dead_letters(stage: Stage) -> None:
+def test_the_http_sink_posts_records_and_sends_unreadable_or_refused_ones_to_the_dead_letter_topic(
+    stage: Stage,
+) -> None:
     bodies = stage.receiver.bodies
     wait_until(lambda: len(bodies) == EVENTS - 1, "all but one arrived")
     assert [json.loads(body)["id"] for body in bodies] == [n for n in range(EVENTS) if n != 7]
@@ -375,14 +378,14 @@ def test_records_go_to_an_interface_and_those_that_cannot_become_dead_letters(st
     assert stages["TASK_PUT"].key() == b"7"
 
 
-def test_a_record_that_is_not_tolerated_fails_the_task_with_its_reason(stage: Stage) -> None:
+def test_an_unreadable_record_fails_a_task_without_error_tolerance_and_with_the_reason(stage: Stage) -> None:
     wait_for_states(stage.http, "strict", "RUNNING", "FAILED")
     trace = stage.http.get("/connectors/strict/tasks/0/status").json()["trace"]
     assert "VALUE_CONVERTER" in trace
     assert "serialization error" in trace
 
 
-def test_a_connector_that_is_deleted_leaves_nothing_behind(stage: Stage) -> None:
+def test_deleting_a_connector_removes_its_status_and_its_checkpoint(stage: Stage) -> None:
     def kept() -> list[Path]:
         return list((stage.folder / "home" / "queries").glob("connect-users-a-*"))
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that is stopped and started under the JDBC connectors: what they wait for, and what they say."""
+"""JDBC connectors while PostgreSQL is stopped and started again: whether they wait, and with what error they fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture
 def worker(tmp_path: Path) -> dict[str, str]:
-    # Without internal topics: what is noted of a source stands in a file then.
+    # There are no internal topics, so the offsets of a source are kept in a file.
     return {"pessoa.home": str(tmp_path), "bootstrap.servers": "127.0.0.1:1"}
 
 
@@ -74,7 +74,7 @@ def _rows(server: Postgres, sql: str) -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
-def test_a_sink_waits_for_its_database_and_writes_everything_once_it_is_back(
+def test_a_jdbc_sink_waits_for_a_stopped_database_and_writes_everything_after_its_restart(
     server: Postgres, worker: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with _sink(worker, server.url(), "paciente", max_retries="100000") as task:
@@ -91,7 +91,9 @@ def test_a_sink_waits_for_its_database_and_writes_everything_once_it_is_back(
     assert _rows(server, "SELECT id FROM paciente ORDER BY id") == [(1,), (2,), (3,)]
 
 
-def test_a_sink_whose_database_stays_away_fails_with_the_reason(server: Postgres, worker: dict[str, str]) -> None:
+def test_a_jdbc_sink_fails_with_the_reason_when_its_database_stays_unreachable_for_max_retries(
+    server: Postgres, worker: dict[str, str]
+) -> None:
     with _sink(worker, server.url(), "impaciente", max_retries="1") as task:
         task.put([_row(1)], 0)
         server.stop()
@@ -100,13 +102,13 @@ def test_a_sink_whose_database_stays_away_fails_with_the_reason(server: Postgres
                 task.put([_row(2)], 1)
         finally:
             server.start()
-    # Started again by its user, the task is handed the same batch.
+    # A task that is restarted gets the same batch again.
     with _sink(worker, server.url(), "impaciente", max_retries="1") as again:
         again.put([_row(2)], 1)
     assert _rows(server, "SELECT id FROM impaciente ORDER BY id") == [(1,), (2,)]
 
 
-def test_a_source_waits_for_its_database_and_goes_on_where_it_was(
+def test_a_jdbc_source_waits_for_a_stopped_database_and_continues_from_its_offset(
     server: Postgres, worker: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     _rows(server, "CREATE TABLE fonte (id SERIAL PRIMARY KEY)")
@@ -135,7 +137,9 @@ def test_a_source_waits_for_its_database_and_goes_on_where_it_was(
     assert [json.loads(row.value)["payload"]["id"] for row in found] == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_source_whose_database_stays_away_fails_with_the_reason(server: Postgres, worker: dict[str, str]) -> None:
+def test_a_jdbc_source_fails_with_the_reason_when_every_connection_attempt_fails(
+    server: Postgres, worker: dict[str, str]
+) -> None:
     patience = {"connection_attempts": "2", "connection_backoff_ms": "10"}
     with (
         _source(worker, server.url("ninguem"), "nenhuma", mode="bulk", **patience) as task,

@@ -1,4 +1,4 @@
-"""Records that no sink was made for, on PostgreSQL and MongoDB: each is written or reported, and the others arrive."""
+"""Hostile records in sinks to PostgreSQL and MongoDB: each is written or reported, and valid ones are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.connect.test_hostile_records import GOOD, HOSTILE, records
 
 
 @pytest.mark.skipif(binaries() is None, reason="there is no PostgreSQL here (Debian: postgresql)")
-def test_a_table_of_postgresql_takes_or_refuses_every_record_and_has_the_good_ones() -> None:
+def test_the_jdbc_sink_writes_or_reports_every_hostile_record_and_writes_the_valid_ones() -> None:
     with postgres() as server, psycopg.connect(server.url().removeprefix("jdbc:"), autocommit=True) as connection:
         settings = {"connection.url": server.url(), "auto.create": "true", "auto.evolve": "true", "max.retries": "0"}
         for name, hostile in HOSTILE.items():
@@ -30,7 +30,7 @@ def test_a_table_of_postgresql_takes_or_refuses_every_record_and_has_the_good_on
 
 
 @pytest.mark.apache
-def test_documents_of_mongodb_are_written_or_refused_and_the_good_ones_are_there() -> None:
+def test_the_mongo_sink_writes_or_reports_every_hostile_record_and_writes_the_valid_ones() -> None:
     from pymongo import MongoClient
 
     with mongo() as url, MongoClient[dict[str, Any]](url) as client:

@@ -1,10 +1,10 @@
-"""The worker is killed in the middle of table → topic → table, and Spark dies with it: nothing may be missing.
+"""Kill the worker, and Spark with it, while rows are copied from table to topic to table: no row may be missing.
 
 The table is read twice: by its columns (`JdbcSource`), and from PostgreSQL's log (`PostgresConnector`), which has
 deletes as well.
 
-A source gives again what was under way, so the topic may hold a row twice. The sink writes by key, so the copy is
-exact.
+After a kill a source reads its last batch again, so the topic may hold a row twice. The sink writes by key, so the copy
+is exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.topics import read_all
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 TRANSFORMS = "org.apache.kafka.connect.transforms."
-# Two of what a sink writes in one transaction, so that a kill falls between some of them.
+# Twice the rows that a sink writes in one transaction, so that a kill falls between two transactions.
 STEP = 10_000
 ROUNDS = int(os.environ.get("PESSOA_PIPELINES_ROUNDS", "1"))
 PATIENCE_S = 600.0
@@ -45,7 +45,7 @@ def worker(broker: Broker, tmp_path: Path) -> Iterator[ServiceProcess]:
     process = worker_process(
         broker.bootstrap_servers,
         tmp_path / "home",
-        # The next worker leads once the group has missed the last one.
+        # The restarted worker leads once the group has expired the killed one's session.
         session_timeout_ms="6000",
         heartbeat_interval_ms="1000",
         offset_storage_partitions="3",
@@ -59,7 +59,7 @@ def worker(broker: Broker, tmp_path: Path) -> Iterator[ServiceProcess]:
         process.stop()
 
 
-def test_a_copy_of_a_table_is_whole_after_the_worker_was_killed(
+def test_copies_of_a_table_by_jdbc_and_by_the_postgresql_log_are_complete_after_the_worker_was_killed(
     broker: Broker, worker: ServiceProcess, database: str
 ) -> None:
     with psycopg.connect(database.removeprefix("jdbc:"), autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""Access control lists that follow mirrored topics, between two of our brokers with authorizers."""
+"""The mirror source copies the ACLs of mirrored topics between two of our brokers with authorizers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def run_mirror(stack: ExitStack, source: Broker, target: Broker, **settings: str
     return connector
 
 
-def test_entries_of_mirrored_topics_follow_and_let_no_user_write(brokers: tuple[Broker, Broker]) -> None:
+def test_acls_of_mirrored_topics_are_copied_without_permission_to_write(brokers: tuple[Broker, Broker]) -> None:
     source, target = brokers
     for topic in ("pedidos", "segredos.internal"):
         make_topic(source.bootstrap_servers, topic)
@@ -93,7 +93,7 @@ def test_entries_of_mirrored_topics_follow_and_let_no_user_write(brokers: tuple[
         eventually(lambda: [*connector.poll()] == [] and entries_of(target) == wanted, about=lambda: entries_of(target))
 
 
-def test_a_target_without_an_authorizer_is_told_of_and_topics_are_mirrored_all_the_same(
+def test_topics_are_mirrored_to_a_target_without_an_authorizer_and_a_log_line_reports_it(
     brokers: tuple[Broker, Broker], caplog: pytest.LogCaptureFixture
 ) -> None:
     source, _ = brokers

@@ -1,7 +1,7 @@
-"""Connectors that need a server of their own, end to end: one worker, a real Spark, real servers.
+"""Connectors to other servers, end to end: one worker, a real Spark, real servers.
 
-Everything is started first, by the functions named `start_…`, and each test waits for what must come out. A server that
-is not on the machine makes its tests skip, and says what to install.
+The functions named `start_…` start all connectors first, and each test waits for its result. Tests that need a server
+which is not installed are skipped.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Cluster:
         assert producer.flush(120) == 0
 
     def read(self, topic: str, count: int) -> list[Any]:
-        """The first so many records of a topic, waited for."""
+        """Wait until a topic has `count` records, and return what was read."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": "test", "auto.offset.reset": "earliest",
              "allow.auto.create.topics": False}
@@ -108,7 +108,7 @@ class Cluster:
 
 
 class Stage:
-    """A worker with everything around it."""
+    """A worker with the clusters and servers that its connectors read and write."""
 
     def __init__(self, here: Cluster, http: httpx.Client, folder: Path) -> None:
         self.here = here
@@ -125,7 +125,7 @@ class Stage:
 
 
 def start_mirrors(stage: Stage) -> None:
-    """From a cluster of ours, with names after it, and from Apache Kafka, with the same names."""
+    """Mirror topics of our cluster under prefixed names, and topics of Apache Kafka under their own names."""
     for alias, there in stage.there.items():
         topic = f"pedidos-{alias}"
         there.create(topic, PARTITIONS, retention_ms="123456789", cleanup_policy="compact")
@@ -151,7 +151,7 @@ def start_mirrors(stage: Stage) -> None:
 
 
 def start_search(stage: Stage) -> None:
-    """Products, of which one has no number for its price, one is deleted, and one comes twice."""
+    """Write products (one without a numeric price, one deleted, one written twice), and start the search sinks."""
     schema = {
         "type": "struct", "optional": False,
         "fields": [
@@ -183,7 +183,7 @@ def start_search(stage: Stage) -> None:
 
 
 def start_sensors(stage: Stage) -> None:
-    """Readings of sensors from MQTT into a topic, and from there into MongoDB."""
+    """Copy MQTT messages of sensors into a topic, and from there into MongoDB."""
     if stage.mqtt is None:
         return
     stage.run(
@@ -199,7 +199,7 @@ def start_sensors(stage: Stage) -> None:
 
 
 def start_tables(stage: Stage) -> None:
-    """Sales as a table of Parquet files; one does not fit."""
+    """Write sales as a table of Parquet files; one of them does not match the table's schema."""
     rows: list[tuple[str | None, bytes | None]] = [
         (str(n), json.dumps({"id": n, "loja": "Porto" if n % 2 else "Faro", "total": n / 4, "a mais": 1}).encode())
         for n in range(SALES)
@@ -242,7 +242,7 @@ def _facts(message: Any) -> tuple[object, ...]:
 
 @pytest.mark.apache
 @pytest.mark.parametrize(("alias", "remote"), [("porto", "porto.pedidos-porto"), ("apache", "pedidos-apache")])
-def test_a_topic_of_another_cluster_is_copied_as_it_is_and_follows_changes(
+def test_a_mirrored_topic_has_the_records_partitions_and_configs_of_its_source_and_later_changes(
     stage: Stage, alias: str, remote: str
 ) -> None:
     here, there, topic = stage.here, stage.there[alias], f"pedidos-{alias}"
@@ -264,7 +264,9 @@ def test_a_topic_of_another_cluster_is_copied_as_it_is_and_follows_changes(
 
 @pytest.mark.apache
 @pytest.mark.parametrize(("alias", "remote"), [("porto", "porto.pedidos-porto"), ("apache", "pedidos-apache")])
-def test_offsets_of_groups_are_translated_so_that_nothing_is_missed(stage: Stage, alias: str, remote: str) -> None:
+def test_translated_group_offsets_never_skip_records_and_reach_the_end_with_the_source_group(
+    stage: Stage, alias: str, remote: str
+) -> None:
     here, there, topic = stage.here, stage.there[alias], f"pedidos-{alias}"
     ends = {number: there_end(there, topic, number) for number in range(PARTITIONS)}
     there.commit("leitores", topic, ends)
@@ -292,7 +294,7 @@ def there_end(cluster: Cluster, topic: str, number: int) -> int:
 
 
 @pytest.mark.apache
-def test_heartbeats_name_both_clusters(stage: Stage) -> None:
+def test_mirror_heartbeats_name_the_source_and_the_target_cluster(stage: Stage) -> None:
     wait_for_states(stage.http, "porto-heartbeat", "RUNNING", "RUNNING")
     message = stage.here.read("heartbeats", 2)[0]
     beat = Heartbeat.read(message.key(), message.value())
@@ -300,7 +302,7 @@ def test_heartbeats_name_both_clusters(stage: Stage) -> None:
 
 
 @pytest.mark.apache
-def test_mirror_maker_copies_what_its_file_says(stage: Stage, spark_address: str) -> None:
+def test_connect_mirror_maker_copies_the_topics_named_in_its_properties_file(stage: Stage, spark_address: str) -> None:
     there = stage.there["porto"]
     there.create("contos", 2)
     there.send("contos", [(str(n), b"era uma vez") for n in range(40)])
@@ -318,7 +320,7 @@ def test_mirror_maker_copies_what_its_file_says(stage: Stage, spark_address: str
 
 
 @pytest.mark.apache
-def test_records_become_documents_by_key_and_tombstones_delete_them(stage: Stage) -> None:
+def test_the_elasticsearch_sink_indexes_records_by_key_and_deletes_documents_on_tombstones(stage: Stage) -> None:
     def documents() -> dict[str, Any]:
         httpx.post(f"{stage.search}/produtos/_refresh", timeout=60)
         answer = httpx.get(f"{stage.search}/produtos/_search?size=1000&version=true", timeout=60).json()
@@ -342,7 +344,7 @@ def test_records_become_documents_by_key_and_tombstones_delete_them(stage: Stage
 
 
 @pytest.mark.apache
-def test_a_document_that_the_server_refuses_becomes_a_dead_letter(stage: Stage) -> None:
+def test_a_document_that_opensearch_refuses_is_sent_to_the_dead_letter_topic(stage: Stage) -> None:
     (letter,) = stage.here.read("recusados", 1)
     assert letter.key() == b"b"
     reason = dict(letter.headers())["__connect.errors.exception.message"].decode()
@@ -352,7 +354,7 @@ def test_a_document_that_the_server_refuses_becomes_a_dead_letter(stage: Stage) 
 
 
 @pytest.mark.apache
-def test_messages_of_sensors_go_through_a_topic_into_documents(stage: Stage) -> None:
+def test_mqtt_messages_are_copied_through_a_topic_into_mongodb_documents(stage: Stage) -> None:
     if stage.mqtt is None:
         pytest.skip("there is no mosquitto on this machine")
     from pymongo import MongoClient
@@ -370,7 +372,9 @@ def test_messages_of_sensors_go_through_a_topic_into_documents(stage: Stage) -> 
 
 
 @pytest.mark.apache
-def test_records_become_rows_of_a_table_that_spark_writes(stage: Stage, spark_address: str) -> None:
+def test_the_table_sink_writes_records_as_parquet_rows_and_sends_wrong_ones_to_the_dead_letter_topic(
+    stage: Stage, spark_address: str
+) -> None:
     session = session_at(spark_address)
     folder = str(stage.folder / "vendas")
 
@@ -390,7 +394,7 @@ def test_records_become_rows_of_a_table_that_spark_writes(stage: Stage, spark_ad
 
 
 @pytest.mark.apache
-def test_new_connectors_are_listed_and_say_what_is_wrong_with_a_configuration(stage: Stage) -> None:
+def test_connectors_to_other_servers_are_listed_and_validation_names_wrong_mirror_keys(stage: Stage) -> None:
     listed = {each["class"]: each["type"] for each in stage.http.get("/connector-plugins").json()}
     assert listed[f"{MIRROR}MirrorSourceConnector"] == "source"
     assert listed["io.confluent.connect.elasticsearch.ElasticsearchSinkConnector"] == "sink"

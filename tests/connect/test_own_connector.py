@@ -1,4 +1,4 @@
-"""The connector of docs/WRITING_A_CONNECTOR.md, as it stands there: found in a folder, validated, started, stopped."""
+"""The connectors of docs/WRITING_A_CONNECTOR.md, as printed there: found as plugins, validated, started, stopped."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def worker(tmp_path: Path) -> Iterator[dict[str, str]]:
     plugins = tmp_path / "plugins"
     plugins.mkdir()
     (plugins / "relogio.py").write_text(found[1], encoding="utf-8")
-    # Without internal topics: what is noted of a source stands in a file then.
+    # There are no internal topics, so the offsets of a source are kept in a file.
     yield {"plugin.path": str(plugins), "pessoa.home": str(tmp_path / "home"), "bootstrap.servers": "127.0.0.1:1",
             "key.converter": STRING}  # fmt: skip
-    # A second module of the name would have another one.
+    # The next test must load the module of its own folder.
     sys.modules.pop("relogio", None)
 
 
-def test_the_page_s_connectors_are_listed_and_their_keys_are_checked(worker: dict[str, str]) -> None:
+def test_the_documented_connectors_are_listed_as_plugins_and_their_config_is_validated(worker: dict[str, str]) -> None:
     plugins = Plugins(worker["plugin.path"])
     assert {("relogio.RelogioConnector", "source"), ("relogio.CadernoConnector", "sink")} <= {
         (each.name, each.type) for each in plugins.list_plugins()
@@ -47,7 +47,7 @@ def test_the_page_s_connectors_are_listed_and_their_keys_are_checked(worker: dic
     assert set(errors) == {"topic", "until"}
 
 
-def test_the_page_s_source_counts_and_goes_on_where_it_was(worker: dict[str, str]) -> None:
+def test_the_documented_source_counts_and_continues_from_its_offset(worker: dict[str, str]) -> None:
     settings = {"connector.class": "Relogio", "topic": "tiques", "until": "5"}
     task = SourceTask("relogio", 0, settings, worker, query_offset_of({}))
     rows, place = task.read(task.initial_offset())
@@ -56,11 +56,13 @@ def test_the_page_s_source_counts_and_goes_on_where_it_was(worker: dict[str, str
     assert task.read(place) == ([], place)
     later = SourceTask("relogio", 0, {**settings, "until": "7"}, worker, place)
     assert len(list(later.read(later.initial_offset())[0])) == 2
-    # After a crash the same batch is asked for again.
+    # After a crash the task is asked for the same batch again.
     assert list(later.read_between(query_offset_of({}), place)) == rows
 
 
-def test_the_page_s_sink_writes_what_it_is_handed(worker: dict[str, str], tmp_path: Path) -> None:
+def test_the_documented_sink_writes_records_and_skips_tombstones_and_unreadable_ones(
+    worker: dict[str, str], tmp_path: Path
+) -> None:
     settings = {"connector.class": "Caderno", "file": str(tmp_path / "caderno.txt"), "topics": "tiques",
                 "value.converter": "org.apache.kafka.connect.json.JsonConverter",
                 "value.converter.schemas.enable": "false", "errors.tolerance": "all"}  # fmt: skip
@@ -73,7 +75,7 @@ def test_the_page_s_sink_writes_what_it_is_handed(worker: dict[str, str], tmp_pa
     assert (tmp_path / "caderno.txt").read_text() == "1\n2\n"
 
 
-def test_a_plugin_file_that_cannot_be_loaded_hides_no_other_and_is_named_when_its_class_is_asked_for(
+def test_a_plugin_file_that_cannot_be_loaded_hides_no_other_and_is_named_in_the_unknown_plugin_error(
     worker: dict[str, str],
 ) -> None:
     broken = Path(worker["plugin.path"]) / "broken.py"
@@ -84,13 +86,13 @@ def test_a_plugin_file_that_cannot_be_loaded_hides_no_other_and_is_named_when_it
         plugins.connector("Broken")
 
 
-def test_the_page_s_trial_without_a_worker_holds(worker: dict[str, str]) -> None:
+def test_the_documented_example_that_runs_the_connector_without_a_worker_succeeds(worker: dict[str, str]) -> None:
     _, trial = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     source = Plugins(worker["plugin.path"]).connector("Relogio")
     exec(trial, {"RelogioConnector": source})
 
 
-def test_a_worker_finds_the_plugins_in_its_home(worker: dict[str, str]) -> None:
+def test_the_plugin_path_of_a_worker_defaults_to_the_plugins_folder_in_its_home(worker: dict[str, str]) -> None:
     folder = Path(worker["plugin.path"])
     assert make_config({"pessoa.home": str(folder.parent)})["plugin.path"] == str(folder)
     assert make_config({"pessoa.home": str(folder.parent), "plugin.path": "others"})["plugin.path"] == "others"

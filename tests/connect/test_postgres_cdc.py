@@ -20,7 +20,7 @@ PART = {"server": "loja"}
 
 
 class Source:
-    """A connector with what its task would remember."""
+    """A connector and the source offset that its task would keep."""
 
     def __init__(self, settings: dict[str, str], offset: dict[str, Any] | None = None) -> None:
         self.connector = PostgresConnector()
@@ -97,7 +97,9 @@ def value(record: Record) -> dict[str, Any]:
     return record.value
 
 
-def test_rows_come_first_and_then_every_change_with_debeziums_envelope(database: Database) -> None:
+def test_the_cdc_source_emits_the_rows_of_the_snapshot_and_then_every_change_in_debeziums_envelope(
+    database: Database,
+) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY, nome TEXT NOT NULL, saldo NUMERIC(10,2))")
     database.sql("INSERT INTO contas VALUES (1, 'ana', 1.5), (2, 'rui', NULL)")
     source = Source(database.settings)
@@ -128,7 +130,7 @@ def test_rows_come_first_and_then_every_change_with_debeziums_envelope(database:
     source.connector.stop()
 
 
-def test_a_restart_goes_on_within_a_transaction_behind_the_last_change(database: Database) -> None:
+def test_a_restarted_cdc_source_continues_within_a_transaction_after_the_last_change(database: Database) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY)")
     source = Source({**database.settings, "max.batch.size": "3"})
     assert source.poll() == []
@@ -142,7 +144,7 @@ def test_a_restart_goes_on_within_a_transaction_behind_the_last_change(database:
     again.connector.stop()
 
 
-def test_what_was_given_and_not_written_down_comes_again_after_a_crash(database: Database) -> None:
+def test_changes_whose_offset_was_not_committed_are_read_again_after_a_crash(database: Database) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY)")
     database.sql("INSERT INTO contas VALUES (1)")
     source = Source(database.settings)
@@ -152,14 +154,16 @@ def test_what_was_given_and_not_written_down_comes_again_after_a_crash(database:
     database.sql("INSERT INTO contas VALUES (2)")
     database.sql("INSERT INTO contas VALUES (3)")
     lost = source.read(2)
-    # The connection breaks off, and nothing was committed.
+    # The connection is lost before anything is committed.
     source.connector._disconnect()
     again = Source(database.settings, written)
     assert [each.key for each in again.read(2)] == [each.key for each in lost] == [{"id": 2}, {"id": 3}]
     again.connector.stop()
 
 
-def test_an_interrupted_snapshot_goes_on_behind_the_last_key_and_the_log_has_the_rest(database: Database) -> None:
+def test_an_interrupted_snapshot_continues_after_the_last_key_and_later_changes_follow_from_the_log(
+    database: Database,
+) -> None:
     database.sql("CREATE TABLE b (x INT, y TEXT, PRIMARY KEY (y, x))")
     database.sql("CREATE TABLE a (id INT PRIMARY KEY)")
     database.sql("CREATE TABLE sem_chave (n INT)")
@@ -188,7 +192,7 @@ def test_an_interrupted_snapshot_goes_on_behind_the_last_key_and_the_log_has_the
     again.connector.stop()
 
 
-def test_the_slot_advances_only_with_what_was_written_down_and_also_while_other_tables_change(
+def test_the_slot_advances_only_on_commit_and_by_heartbeats_while_only_other_tables_change(
     database: Database,
 ) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY)")
@@ -199,7 +203,7 @@ def test_the_slot_advances_only_with_what_was_written_down_and_also_while_other_
     before = database.confirmed_lsn()
     database.sql("INSERT INTO outra SELECT generate_series(1, 1000)")
     for _ in range(5):
-        # Nothing was written down, so there is no heartbeat either, and the slot stays.
+        # Nothing was committed, so there is no heartbeat, and the slot does not advance.
         assert source.poll() == []
     assert database.confirmed_lsn() == before
     source.commit()
@@ -217,7 +221,7 @@ def test_the_slot_advances_only_with_what_was_written_down_and_also_while_other_
     source.connector.stop()
 
 
-def test_every_type_is_as_debezium_maps_it_in_the_snapshot_and_in_the_log(database: Database) -> None:
+def test_every_postgresql_type_is_mapped_as_in_debezium_from_the_snapshot_and_from_the_log(database: Database) -> None:
     database.sql("CREATE TYPE humor AS ENUM ('bom', 'mau')")
     database.sql("CREATE DOMAIN codigo AS VARCHAR(5)")
     columns = {
@@ -251,7 +255,7 @@ def test_every_type_is_as_debezium_maps_it_in_the_snapshot_and_in_the_log(databa
     source.connector.stop()
 
 
-def test_a_column_that_is_added_and_a_large_value_that_is_not_touched(database: Database) -> None:
+def test_changes_contain_an_added_column_and_a_placeholder_for_an_unchanged_toasted_value(database: Database) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY, foto TEXT)")
     database.sql("ALTER TABLE contas ALTER foto SET STORAGE EXTERNAL")
     source = Source(database.settings)
@@ -268,7 +272,7 @@ def test_a_column_that_is_added_and_a_large_value_that_is_not_touched(database: 
     source.connector.stop()
 
 
-def test_a_slot_that_is_gone_ends_the_task_with_a_sentence_unless_a_new_snapshot_is_allowed(database: Database) -> None:
+def test_a_dropped_slot_fails_the_cdc_task_unless_snapshot_mode_allows_a_new_snapshot(database: Database) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY)")
     database.sql("INSERT INTO contas VALUES (1)")
     source = Source(database.settings)
@@ -287,7 +291,7 @@ def test_a_slot_that_is_gone_ends_the_task_with_a_sentence_unless_a_new_snapshot
     again.connector.stop()
 
 
-def test_what_a_server_lacks_is_said_before_the_connector_starts(database: Database) -> None:
+def test_the_config_check_reports_a_slot_with_another_plugin_and_conflicting_table_lists(database: Database) -> None:
     assert PostgresConnector.check(database.settings) == {}
     database.sql("SELECT pg_create_logical_replication_slot('outro', 'test_decoding')")
     assert "test_decoding" in PostgresConnector.check({**database.settings, "slot.name": "outro"})["slot.name"]
@@ -296,7 +300,7 @@ def test_what_a_server_lacks_is_said_before_the_connector_starts(database: Datab
     database.sql("SELECT pg_drop_replication_slot('outro')")
 
 
-def test_the_connection_to_a_server_that_restarts_is_made_again(server: Postgres, database: Database) -> None:
+def test_the_cdc_source_reconnects_to_a_restarted_server_and_continues(server: Postgres, database: Database) -> None:
     database.sql("CREATE TABLE contas (id INT PRIMARY KEY)")
     source = Source({**database.settings, "slot.retry.delay.ms": "100", "slot.max.retries": "100"})
     source.poll()

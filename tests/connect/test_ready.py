@@ -1,4 +1,4 @@
-"""What a worker says of itself is true: after its first answer it takes writes, and no other worker runs its tasks."""
+"""A worker accepts writes as soon as it answers 200, and leaves its group only when its tasks have stopped."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ SOURCE = {"connector.class": "FileStreamSource", "file": "/nowhere/in.txt", "top
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    # As brokers do unless they are told otherwise, if for less long: a group waits for company before it has a leader.
+    # The default of brokers is 3000 ms: a new group waits that long for members before it has a leader.
     with Broker({"group.initial.rebalance.delay.ms": "1000"}) as running:
         yield running
 
 
 @contextmanager
 def worker(broker: Broker, home: Path, group: str, runner: PretendingRunner, port: int = 0) -> Iterator[int]:
-    """A worker that is not waited for; its port."""
+    """Start a worker without waiting for it, and yield its port."""
     listening = bind("127.0.0.1", port)
     port = listening.getsockname()[1]
     config = make_config(
@@ -65,7 +65,7 @@ def worker(broker: Broker, home: Path, group: str, runner: PretendingRunner, por
 
 
 def first_answer(port: int, path: str) -> httpx.Response:
-    """What a script hears that asks until it is answered with 200."""
+    """Repeat a GET request until it is answered with 200, and return that answer."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         try:
@@ -79,9 +79,9 @@ def first_answer(port: int, path: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("path", ["/connectors", "/health"])
-def test_a_connector_can_be_made_as_soon_as_a_worker_answers(broker: Broker, tmp_path: Path, path: str) -> None:
+def test_a_connector_can_be_created_as_soon_as_a_worker_answers(broker: Broker, tmp_path: Path, path: str) -> None:
     group, port = f"ready-{path.strip('/')}", 0
-    # The second one finds what the first has left in the topics, its own address among it.
+    # The second worker has the port of the first one, and finds its records in the internal topics.
     for number in range(2):
         with worker(broker, tmp_path, group, PretendingRunner(), port) as port:
             first_answer(port, path)
@@ -90,7 +90,7 @@ def test_a_connector_can_be_made_as_soon_as_a_worker_answers(broker: Broker, tmp
             assert made.status_code == 201, made.text
 
 
-def test_a_connector_can_be_made_as_soon_as_a_second_worker_answers(broker: Broker, tmp_path: Path) -> None:
+def test_a_connector_can_be_created_as_soon_as_a_second_worker_answers(broker: Broker, tmp_path: Path) -> None:
     with worker(broker, tmp_path / "a", "pair", PretendingRunner()) as leader:
         first_answer(leader, "/health")
         with worker(broker, tmp_path / "b", "pair", PretendingRunner()) as port:
@@ -100,7 +100,9 @@ def test_a_connector_can_be_made_as_soon_as_a_second_worker_answers(broker: Brok
             assert made.status_code == 201, made.text
 
 
-def test_a_worker_that_cannot_start_says_why(broker: Broker, tmp_path: Path) -> None:
+def test_a_worker_that_cannot_create_its_config_topic_prints_the_reason_without_a_traceback(
+    broker: Broker, tmp_path: Path
+) -> None:
     settings = (f"pessoa.home={tmp_path}", "config.storage.topic=no/topic")
     words = ("--bootstrap-server", broker.bootstrap_servers, "--port", "0", "--host", "127.0.0.1")
     overrides = (word for one in settings for word in ("--override", one))
@@ -115,7 +117,7 @@ def test_a_worker_that_cannot_start_says_why(broker: Broker, tmp_path: Path) -> 
     assert "Traceback" not in ended.stderr
 
 
-def test_a_worker_by_itself_runs_the_connectors_that_it_is_given_and_needs_no_topics(
+def test_a_standalone_worker_runs_the_connectors_that_it_is_given_without_internal_topics(
     broker: Broker, tmp_path: Path
 ) -> None:
     runner = PretendingRunner()
@@ -131,7 +133,7 @@ def test_a_worker_by_itself_runs_the_connectors_that_it_is_given_and_needs_no_to
         assert not any(name.startswith("connect-") for name in topics)
 
 
-def test_a_worker_refuses_a_config_topic_that_would_forget_connectors(broker: Broker, tmp_path: Path) -> None:
+def test_a_worker_refuses_a_config_topic_that_is_not_compacted(broker: Broker, tmp_path: Path) -> None:
     servers = {"bootstrap.servers": broker.bootstrap_servers}
     ensure_topic(AdminClient(dict(servers)), TopicSpec("forgets", 1, 1, {"cleanup.policy": "delete"}))
     config = make_config({**servers, "pessoa.home": str(tmp_path), "config.storage.topic": "forgets"})
@@ -140,7 +142,7 @@ def test_a_worker_refuses_a_config_topic_that_would_forget_connectors(broker: Br
 
 
 class SlowRunner(PretendingRunner):
-    """Takes its time to stop a task, and writes down when it was done."""
+    """A runner that needs half a second to stop a task, and appends each start and stop to a list."""
 
     def __init__(self, name: str, told: list[str]) -> None:
         super().__init__()
@@ -171,7 +173,7 @@ def test_a_worker_leaves_its_group_only_when_its_tasks_have_stopped(broker: Brok
         wait_until(lambda: "second starts" in told, "the second worker runs the task")
     finally:
         second.__exit__(None, None, None)
-    # In a rebalance a task may stop and start where it was; what counts is that no two run at once.
+    # A rebalance may stop a task and start it on the same worker; it must never run on two workers at once.
     running = ""
     for line in told:
         name, _, what = line.partition(" ")

@@ -1,4 +1,4 @@
-"""The REST interface of a worker whose tasks only pretend to run: every path, its answers and its refusals."""
+"""The REST interface of a Connect worker whose tasks only pretend to run: answers and errors of every path."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def create(http: httpx.Client, name: str, config: dict[str, str]) -> None:
     assert answer.status_code == 201, answer.text
 
 
-def test_the_root_names_the_version_and_the_cluster(http: httpx.Client) -> None:
+def test_the_root_resource_returns_the_version_and_the_kafka_cluster_id(http: httpx.Client) -> None:
     assert set(http.get("/").json()) == {"version", "commit", "kafka_cluster_id"}
 
 
@@ -75,7 +75,7 @@ def test_a_connector_is_paused_resumed_and_stopped(http: httpx.Client, runner: P
     http.delete("/connectors/moody")
 
 
-def test_a_connector_can_be_created_at_rest(http: httpx.Client, runner: PretendingRunner) -> None:
+def test_a_connector_created_in_the_stopped_state_starts_no_task(http: httpx.Client, runner: PretendingRunner) -> None:
     body = {"name": "resting", "config": SOURCE, "initial_state": "STOPPED"}
     assert http.post("/connectors", json=body).status_code == 201
     wait_for_states(http, "resting", "STOPPED")
@@ -83,7 +83,9 @@ def test_a_connector_can_be_created_at_rest(http: httpx.Client, runner: Pretendi
     http.delete("/connectors/resting")
 
 
-def test_a_configuration_is_replaced_and_patched(http: httpx.Client, runner: PretendingRunner) -> None:
+def test_the_configuration_of_a_connector_is_replaced_by_put_and_merged_by_patch(
+    http: httpx.Client, runner: PretendingRunner
+) -> None:
     assert http.put("/connectors/two/config", json=SINK).status_code == 201
     assert http.put("/connectors/two/config", json={**SINK, "tasks.max": 2}).status_code == 200
     patched = http.patch("/connectors/two/config", json={"tasks.max": None, "file": "/nowhere/else.txt"})
@@ -96,7 +98,7 @@ def test_a_configuration_is_replaced_and_patched(http: httpx.Client, runner: Pre
     http.delete("/connectors/two")
 
 
-def test_a_task_that_fails_says_why_and_can_be_restarted(http: httpx.Client, runner: PretendingRunner) -> None:
+def test_a_failed_task_reports_its_trace_and_can_be_restarted(http: httpx.Client, runner: PretendingRunner) -> None:
     create(http, "frail", SOURCE)
     wait_for_states(http, "frail", "RUNNING", "RUNNING")
     runner.reports["frail", 0] = TaskReport("FAILED", "Traceback …\nDatabaseFailure: no such table")
@@ -125,7 +127,7 @@ def test_a_task_that_cannot_be_started_is_failed_with_its_reason(http: httpx.Cli
     http.delete("/connectors/homeless")
 
 
-def test_a_connector_has_a_status_though_its_task_is_long_in_starting(
+def test_a_connector_has_a_status_while_its_task_is_still_starting(
     http: httpx.Client, runner: PretendingRunner
 ) -> None:
     runner.may_start.clear()
@@ -142,7 +144,7 @@ def test_a_connector_has_a_status_though_its_task_is_long_in_starting(
         http.delete(f"/connectors/{name}")
 
 
-def test_a_connector_that_has_no_tasks_is_failed_with_its_reason_and_can_be_restarted(
+def test_a_connector_whose_task_configs_cannot_be_made_fails_with_the_reason_and_can_be_restarted(
     http: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuses(*_: object) -> None:
@@ -158,7 +160,7 @@ def test_a_connector_that_has_no_tasks_is_failed_with_its_reason_and_can_be_rest
     http.delete("/connectors/empty")
 
 
-def test_offsets_of_a_source_are_read_changed_and_reset_while_it_is_stopped(
+def test_offsets_of_a_source_connector_are_read_altered_and_reset_only_while_it_is_stopped(
     http: httpx.Client, runner: PretendingRunner
 ) -> None:
     create(http, "far", SOURCE)
@@ -187,7 +189,7 @@ def test_offsets_of_a_source_are_read_changed_and_reset_while_it_is_stopped(
     http.delete("/connectors/far")
 
 
-def test_offsets_of_a_sink_are_those_of_its_group(http: httpx.Client, broker: Broker) -> None:
+def test_offsets_of_a_sink_connector_are_the_committed_offsets_of_its_group(http: httpx.Client, broker: Broker) -> None:
     create(http, "sunk", {**SINK, "topics": "sunk-lines"})
     http.put("/connectors/sunk/stop")
     wait_for_states(http, "sunk", "STOPPED")
@@ -235,7 +237,7 @@ def test_offsets_of_a_sink_are_those_of_its_group(http: httpx.Client, broker: Br
         ({"name": "x", "bogus": 1}, 400, "bogus"),
     ],
 )
-def test_a_connector_that_cannot_be_is_refused_with_a_reason(
+def test_an_invalid_connector_is_refused_with_a_reason(
     http: httpx.Client, body: object, status: int, words: str
 ) -> None:
     answer = http.post("/connectors", json=body)
@@ -244,7 +246,7 @@ def test_a_connector_that_cannot_be_is_refused_with_a_reason(
     assert words in answer.json()["message"]
 
 
-def test_what_does_not_exist_is_not_found(http: httpx.Client) -> None:
+def test_requests_for_an_unknown_connector_are_answered_with_404_except_its_topics(http: httpx.Client) -> None:
     for path in ("", "/config", "/status", "/tasks", "/offsets", "/tasks/0/status"):
         assert http.get(f"/connectors/unknown{path}").status_code == 404, path
     for path in ("pause", "resume", "stop"):
@@ -262,7 +264,7 @@ def test_a_second_connector_of_the_same_name_is_a_conflict(http: httpx.Client) -
     http.delete("/connectors/twin")
 
 
-def test_plugins_are_listed_with_their_keys(http: httpx.Client) -> None:
+def test_plugins_are_listed_and_each_has_config_definitions(http: httpx.Client) -> None:
     classes = {each["class"] for each in http.get("/connector-plugins").json()}
     assert "io.confluent.connect.jdbc.JdbcSourceConnector" in classes
     every = http.get("/connector-plugins?connectorsOnly=false").json()
@@ -276,7 +278,7 @@ def test_plugins_are_listed_with_their_keys(http: httpx.Client) -> None:
     assert http.get("/connector-plugins/Nope/config").status_code == 404
 
 
-def test_validate_says_which_key_is_wrong_and_why(http: httpx.Client) -> None:
+def test_config_validation_names_each_wrong_key_with_its_error(http: httpx.Client) -> None:
     config = {**SOURCE, "name": "v", "tasks.max": "many", "transforms": "t", "transforms.t.type": "Nope"}
     answer = http.put("/connector-plugins/FileStreamSource/config/validate", json=config).json()
     wrong = {each["value"]["name"]: each["value"]["errors"] for each in answer["configs"] if each["value"]["errors"]}
@@ -287,7 +289,7 @@ def test_validate_says_which_key_is_wrong_and_why(http: httpx.Client) -> None:
     assert other.status_code == 400
 
 
-def test_levels_of_loggers_are_read_and_set(http: httpx.Client) -> None:
+def test_logger_levels_are_read_and_set(http: httpx.Client) -> None:
     assert http.put("/admin/loggers/pessoa.tests.connect", json={"level": "DEBUG"}).json() == ["pessoa.tests.connect"]
     assert http.get("/admin/loggers/pessoa.tests.connect").json()["level"] == "DEBUG"
     assert "pessoa.tests.connect" in http.get("/admin/loggers").json()
@@ -296,7 +298,9 @@ def test_levels_of_loggers_are_read_and_set(http: httpx.Client) -> None:
     assert http.put("/admin/loggers/x", json={}).status_code == 400
 
 
-def test_a_worker_that_starts_anew_goes_on_with_what_the_topics_say(broker: Broker, tmp_path: Path) -> None:
+def test_a_restarted_worker_restores_connectors_and_their_target_states_from_the_internal_topics(
+    broker: Broker, tmp_path: Path
+) -> None:
     topics = {f"{kind}.storage.topic": f"again-{kind}" for kind in ("config", "offset", "status")}
     settings = {**topics, "group.id": "again"}
     with connect_worker(broker.bootstrap_servers, tmp_path, settings, PretendingRunner()) as http:
@@ -311,7 +315,9 @@ def test_a_worker_that_starts_anew_goes_on_with_what_the_topics_say(broker: Brok
         assert ("sleeps", 0) not in second.running
 
 
-def test_two_workers_share_one_state_and_one_of_them_runs_everything(broker: Broker, tmp_path: Path) -> None:
+def test_two_workers_of_a_group_serve_the_same_connectors_and_no_task_runs_on_both(
+    broker: Broker, tmp_path: Path
+) -> None:
     topics = {f"{kind}.storage.topic": f"pair-{kind}" for kind in ("config", "offset", "status")}
     settings = {**topics, "group.id": "pair"}
     runners = PretendingRunner(), PretendingRunner()
@@ -319,7 +325,7 @@ def test_two_workers_share_one_state_and_one_of_them_runs_everything(broker: Bro
         connect_worker(broker.bootstrap_servers, tmp_path / "a", settings, runners[0]) as first,
         connect_worker(broker.bootstrap_servers, tmp_path / "b", settings, runners[1]) as second,
     ):
-        # Leadership may be on its way from one to the other, and then neither worker takes a connector.
+        # While the leader changes, neither worker accepts a connector.
         wait_until(lambda: _is_taken(first, "by-first"), "the first worker takes it")
         wait_until(lambda: _is_taken(second, "by-second"), "the second worker takes it")
         running = ("RUNNING", "RUNNING")
@@ -351,7 +357,7 @@ def _is_taken(client: httpx.Client, name: str) -> bool:
 
 
 def _read(broker: Broker, topic: str) -> dict[str, Any]:
-    """The last value of each key."""
+    """Return the last value of each key of a topic."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
     )

@@ -1,7 +1,7 @@
-"""One script of requests to Apache's Connect 4.3.1 and to ours, on the same Apache broker; the answers compared.
+"""Send the same REST requests to Apache's Connect 4.3.1 and to ours, on the same Apache broker; compare the answers.
 
-Compared are the status and the body: errors with their words, connectors, states, validation down to every definition.
-Set aside are versions, addresses, generations, documentation (each side's own words) and the traces of failures.
+Status and body are compared: error messages, connectors, states, validation with every definition.
+Not compared are versions, addresses, generations, documentation (each side has its own) and the traces of failures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.connect.serving import PretendingRunner, connect_worker, wait_for_sta
 SOURCE = {"connector.class": "FileStreamSource", "file": "/nowhere/in.txt", "topic": "lines"}
 SINK = {"connector.class": "FileStreamSink", "file": "/nowhere/out.txt", "topics": "lines"}
 PLACE = {"filename": "/nowhere/in.txt"}
-# What the configuration refers to: how many tasks there may be, and where the lines go.
+# A config provider, and a configuration that refers to it for the number of tasks and for the topic.
 PROVIDER = {
     "config.providers": "env",
     "config.providers.env.class": "org.apache.kafka.common.config.provider.EnvVarConfigProvider",
@@ -29,7 +29,7 @@ PROVIDER = {
 VARIABLES = {"CONNECT_TASKS": "2", "CONNECT_TOPIC": "hidden-lines"}
 REFERRING = {**SOURCE, "tasks.max": "${env:CONNECT_TASKS}", "topic": "${env:CONNECT_TOPIC}"}
 
-# What is asked, in order: a method, a path, a body; or a state to wait for.
+# The requests in order: method, path and body; or WAIT, a connector and the states to wait for.
 SCRIPT: list[tuple[str, str, Any]] = [
     ("GET", "/connectors", None),
     ("POST", "/connectors", {"name": "f", "config": SOURCE}),
@@ -94,8 +94,8 @@ SCRIPT: list[tuple[str, str, Any]] = [
     ("GET", "/nothing", None),
 ]  # fmt: skip
 
-# Each side's own.
-OURS_ALONE = ("version", "worker_id", "documentation", "recommended_values", "default_value", "trace")
+# Keys that are not compared.
+IGNORED_KEYS = ("version", "worker_id", "documentation", "recommended_values", "default_value", "trace")
 
 
 def play(client: httpx.Client) -> list[Any]:
@@ -104,40 +104,43 @@ def play(client: httpx.Client) -> list[Any]:
         if method == "WAIT":
             wait_for_states(client, path, *body)
             continue
-        answer = wait_until(partial(_answered, client, method, path, body), "the worker has no rebalance to do first")
+        answer = wait_until(
+            partial(_request_unless_rebalancing, client, method, path, body), "the worker has no rebalance to do first"
+        )
         if method == "GET" and path.endswith("/offsets"):
-            # Apache's worker looks up partitions first and their offsets then, and may find that they are gone.
-            answer = wait_until(partial(_settled, client, path), "the offsets have settled")
+            # Apache's worker reads the partitions first and their offsets later, and these may be gone by then.
+            answer = wait_until(partial(_get_settled_offsets, client, path), "the offsets have settled")
         content = normal(answer.json()) if answer.content else None
         transcript.append((method, path, answer.status_code, content))
     return transcript
 
 
-def _answered(client: httpx.Client, method: str, path: str, body: Any) -> httpx.Response | None:
-    """None for what Apache's worker puts off: it has changes of its own to follow first, and has done nothing."""
+def _request_unless_rebalancing(client: httpx.Client, method: str, path: str, body: Any) -> httpx.Response | None:
+    """Return the answer; None if a rebalance made the worker refuse the request with 409, and it must be retried."""
     answer = client.request(method, path, json=body)
     is_put_off = answer.status_code == 409 and ("momentarily" in answer.text or "rebalance" in answer.text)
     return None if is_put_off else answer
 
 
-def _settled(client: httpx.Client, path: str) -> httpx.Response | None:
+def _get_settled_offsets(client: httpx.Client, path: str) -> httpx.Response | None:
     answer = client.get(path)
     has_gone = any(each["offset"] is None for each in answer.json().get("offsets", ()))
     return None if has_gone else answer
 
 
 def normal(value: Any) -> Any:
+    """Return the body of an answer without what may differ between the workers."""
     if isinstance(value, dict):
         if "definition" in value and value["definition"]["name"].endswith("plugin.version"):
             return "a version"
-        kept = {key: normal(one) for key, one in value.items() if key not in OURS_ALONE}
-        # Tasks appear when they do.
+        kept = {key: normal(one) for key, one in value.items() if key not in IGNORED_KEYS}
+        # Tasks may appear before or after the answer.
         if set(kept) == {"name", "config", "tasks", "type"}:
             kept["tasks"] = "some or none"
         return kept
     if isinstance(value, list):
         found = [normal(one) for one in value]
-        # The order of keys in a validation is the order of a hash map over there.
+        # Apache's worker lists the keys of a validation in the order of a hash map.
         if found and all((isinstance(one, dict) and "definition" in one) or one == "a version" for one in found):
             return sorted(found, key=str)
         return found
@@ -148,7 +151,7 @@ def normal(value: Any) -> Any:
 
 
 def shown(client: httpx.Client) -> dict[str, str]:
-    """The values that a validation answers for keys that have a reference."""
+    """Return the values in the answer of a validation for the two keys that refer to the config provider."""
     answer = client.put("/connector-plugins/FileStreamSource/config/validate", json={**REFERRING, "name": "v"})
     found = [each["value"] for each in answer.json()["configs"]]
     assert not any(each["errors"] for each in found), found
@@ -162,7 +165,7 @@ def kafka() -> Iterator[ApacheKafka]:
 
 
 @pytest.mark.apache
-def test_apaches_worker_and_ours_answer_alike(
+def test_apaches_worker_and_ours_give_equal_answers_to_the_same_rest_requests(
     kafka: ApacheKafka,
     tmp_path: Path,
     record_property: Callable[[str, object], None],
@@ -175,7 +178,7 @@ def test_apaches_worker_and_ours_answer_alike(
         httpx.Client(base_url=url, timeout=120) as client,
     ):
         theirs = play(client)
-        # Apache's worker shows the values to everyone who may ask for a validation: docs/DEVIATIONS.md.
+        # Apache's worker shows the resolved values in a validation, ours does not: docs/DEVIATIONS.md.
         assert shown(client) == {"tasks.max": "2", "topic": "hidden-lines"}
     with connect_worker(kafka.bootstrap_servers, tmp_path / "home", PROVIDER, PretendingRunner()) as client:
         ours = play(client)

@@ -1,4 +1,4 @@
-"""Sinks and sources on their servers, polled and put to as their tasks would: no Kafka and no Spark."""
+"""The MQTT source and the MongoDB sink on real servers, called as their tasks would call them: no Kafka, no Spark."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def subscribed(source: MqttSourceConnector) -> None:
     wait_until(ready, "the source is connected", 60)
 
 
-def test_messages_become_records_and_come_again_until_they_are_committed(mqtt: Mosquitto) -> None:
+def test_mqtt_messages_become_records_and_are_delivered_again_until_they_are_committed(mqtt: Mosquitto) -> None:
     source = started(mqtt, "casa")
     subscribed(source)
-    # The subscription is kept for the client's name, whenever the messages come.
+    # The server keeps the subscription under the client's name, and queues messages for it.
     publish(mqtt, ("casa/sala", "21.5"), ("casa/quarto", "19"), ("outra/sala", "3"))
     first, second = read(source, 2)
     assert (first.topic, first.key, first.value) == ("leituras", "casa/sala", b"21.5")
@@ -78,7 +78,7 @@ def test_messages_become_records_and_come_again_until_they_are_committed(mqtt: M
     last.stop()
 
 
-def test_the_connection_is_made_again_and_what_came_meanwhile_is_there(mqtt: Mosquitto) -> None:
+def test_an_mqtt_source_reconnects_after_a_server_restart_and_receives_later_messages(mqtt: Mosquitto) -> None:
     source = started(mqtt, "rua")
     subscribed(source)
     mqtt.process.stop()
@@ -89,7 +89,7 @@ def test_the_connection_is_made_again_and_what_came_meanwhile_is_there(mqtt: Mos
     source.stop()
 
 
-def test_a_server_that_never_answers_ends_the_task_with_its_address() -> None:
+def test_an_mqtt_source_fails_with_the_address_of_a_server_that_cannot_be_reached() -> None:
     source = MqttSourceConnector()
     url = f"tcp://127.0.0.1:{reserve_port()}"
     settings = {"mqtt.server.uri": url, "mqtt.topics": "a", "mqtt.connect.timeout.seconds": "1"}
@@ -136,7 +136,7 @@ def row(number: int, value: Any, key: Any = None) -> Record:
 
 
 @pytest.mark.apache
-def test_documents_are_replaced_by_key_and_deleted_by_tombstones(mongo_url: str) -> None:
+def test_the_mongo_sink_replaces_documents_by_key_and_deletes_them_on_tombstones(mongo_url: str) -> None:
     sink = sink_of(mongo_url, document_id_strategy=KEY_ID, delete_on_null_values="true", max_batch_size="3")
     rows = [row(n, {"n": n, "preco": Decimal("1.50")}) for n in range(10)]
     sink.put(rows)
@@ -152,7 +152,9 @@ def test_documents_are_replaced_by_key_and_deleted_by_tombstones(mongo_url: str)
 
 
 @pytest.mark.apache
-def test_a_batch_that_comes_again_adds_nothing_and_a_refused_document_does_not_keep_others_out(mongo_url: str) -> None:
+def test_the_mongo_sink_writes_a_repeated_batch_once_and_writes_the_documents_after_a_refused_one(
+    mongo_url: str,
+) -> None:
     insert = "InsertOneDefaultStrategy"
     sink = sink_of(mongo_url, collection="eventos", writemodel_strategy=insert)
     rows = [row(n, {"n": n}) for n in range(5)]
@@ -169,7 +171,7 @@ def test_a_batch_that_comes_again_adds_nothing_and_a_refused_document_does_not_k
 
 
 @pytest.mark.apache
-def test_a_server_that_is_away_is_asked_again(mongo_url: str) -> None:
+def test_the_mongo_sink_raises_a_retriable_failure_while_its_server_is_unreachable(mongo_url: str) -> None:
     url = f"mongodb://127.0.0.1:{reserve_port()}"
     sink = sink_of(url, server_selection_timeout_ms="100")
     with pytest.raises(RetriableFailure, match="does not answer"):

@@ -1,7 +1,7 @@
-"""Transforms: the same cases through Apache's classes and through ours, results compared as JsonConverter writes them.
+"""Apply Apache's transforms and ours to the same records, and compare the results as JsonConverter writes them.
 
-Each case is a transform, its settings and a record, with a schema and without. What must agree: topic, key, value with
-schema, headers, whether the record is dropped, and whether it is refused (the words of a refusal are each side's own).
+Each case is a transform, its settings and a record, with a schema or without. These must be equal: topic, key, value
+with schema, headers, whether the record is dropped, and whether it is refused (not the message of the error).
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def written(schema: Any, value: Any) -> Any:
 
 
 @pytest.mark.apache
-def test_every_case_goes_through_apaches_transforms_and_ours_alike(
+def test_apaches_transforms_and_ours_give_equal_results_for_every_case(
     record_property: Callable[[str, object], None],
 ) -> None:
     lines = [

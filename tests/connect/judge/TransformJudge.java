@@ -1,4 +1,4 @@
-// Apache's own transforms as a judge: one case a line in, one result a line out, both as JSON.
+// Applies Apache's own transforms: it reads one case per line and prints one result per line, both as JSON.
 //
 // in:  {"class", "config", "topic", "key", "value", "timestamp"}; key and value as JsonConverter has them, with schema.
 // out: {"topic", "key", "value", "headers"}, {"dropped": true}, or {"error": <class of the exception>}

@@ -3,9 +3,9 @@ import de.bwaldvogel.mongo.MongoVersion;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
 import java.util.List;
 
-/** mongo-java-server in memory, on the port that is the argument. */
+/** Runs mongo-java-server in memory on the port that is its argument. */
 public final class MongoNode {
-    /** What the driver asks for at least. The server would say 8, and speaks the messages of 9 as well. */
+    /** The least wire version that the driver accepts: the server would announce 8, but understands 9 as well. */
     private static final class Version implements MongoVersion {
         @Override
         public List<Integer> getVersionArray() {

@@ -5,7 +5,7 @@ import org.opensearch.node.InternalSettingsPreparer;
 import org.opensearch.node.Node;
 import org.opensearch.transport.Netty4Plugin;
 
-/** A real OpenSearch of one node, from the jars of its distribution: arguments are its folder and its two ports. */
+/** Runs an OpenSearch node from the jars of its distribution; arguments are its folder and its two ports. */
 public final class OpenSearchNode extends Node {
     private OpenSearchNode(Settings settings) {
         super(

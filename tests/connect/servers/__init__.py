@@ -1,7 +1,7 @@
-"""Servers that sinks write to and sources read from, for as long as a `with` block lasts, on free ports.
+"""Run servers that sinks write to and sources read from, on free ports, for as long as a `with` block lasts.
 
 opensearch()   a real OpenSearch, its jars from Maven Central
-mongo()        mongo-java-server, which speaks MongoDB's wire protocol; no package of mongod can be had from Debian
+mongo()        mongo-java-server, which speaks MongoDB's wire protocol; Debian has no package of mongod
 mosquitto()    Debian's MQTT broker
 """
 
@@ -32,7 +32,7 @@ def _java_command(lock: str, program: str, *words: str) -> list[str]:
 
 @contextmanager
 def opensearch() -> Iterator[str]:
-    """A server's URL."""
+    """Start OpenSearch and yield its URL."""
     with tempfile.TemporaryDirectory(prefix="pessoa-opensearch-") as temporary:
         port, transport = reserve_port(), reserve_port()
         home = Path(temporary) / "home"
@@ -45,7 +45,7 @@ def opensearch() -> Iterator[str]:
 
 @contextmanager
 def mongo() -> Iterator[str]:
-    """A server's connection string."""
+    """Start mongo-java-server and yield its connection string."""
     with tempfile.TemporaryDirectory(prefix="pessoa-mongo-") as temporary:
         port = reserve_port()
         words = _java_command("mongo.lock", "MongoNode.java", str(port))
@@ -59,7 +59,7 @@ def mosquitto_program() -> str | None:
 
 
 class Mosquitto:
-    """Debian's MQTT broker, which can be stopped and started again with what it keeps for its clients."""
+    """Debian's MQTT broker; after a restart it still has the sessions of its clients and the retained messages."""
 
     def __init__(self, folder: Path) -> None:
         program = mosquitto_program()
@@ -94,7 +94,7 @@ def mosquitto() -> Iterator[Mosquitto]:
 
 
 def publish(server: Mosquitto, *messages: tuple[str, str], qos: int = 1, retain: bool = False) -> None:
-    """Send messages to topics; the server keeps the last one of each topic for those who come later, if asked to."""
+    """Publish messages; with `retain` the server keeps the last one of each topic for later subscribers."""
     from paho.mqtt.client import Client
     from paho.mqtt.enums import CallbackAPIVersion
 
