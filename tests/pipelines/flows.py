@@ -1,4 +1,4 @@
-"""Pipelines that the tests run, by the name of their function: as a user would write them for `pessoa pipelines`."""
+"""Pipelines that the tests start by the names of these functions, written as a user of `pessoa pipelines` would."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shout(spark: Any, kafka: KafkaSettings) -> Any:
 
 
 def windowed_count(spark: Any, kafka: KafkaSettings) -> Any:
-    """How many records a key has in each minute of event time; says every change."""
+    """Return a query that counts the records of a key in each minute of event time, and emits every change."""
     counted = (
         records(spark, kafka, "input", maxOffsetsPerTrigger="500")
         .selectExpr("CAST(key AS STRING) AS name", "timestamp")

@@ -1,4 +1,4 @@
-"""The engine over HTTP and from the command line."""
+"""The HTTP interface of the engine and the command `pessoa pipelines`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_query_is_started_shown_paused_resumed_and_deleted_from_the_command_li
     assert httpx.get(f"{url}/queries").json() == []
 
 
-def test_what_is_wrong_is_said_in_one_sentence(url: str) -> None:
+def test_the_pipelines_command_and_api_report_errors_in_one_sentence(url: str) -> None:
     missing = command(url, "start", "a", "nowhere:nothing")
     assert (missing.exit_code, missing.output) == (
         1,

@@ -1,4 +1,4 @@
-"""The engine with a real Spark and a real broker: start, pause, resume, delete, what is remembered, what is shown."""
+"""The engine on a real Spark and a real broker: queries are started, paused, resumed, deleted, restored and refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def values(servers: str, topic: str) -> list[str]:
     return sorted(message.value().decode() for message in read_all(servers, topic))
 
 
-def test_a_query_goes_on_after_a_pause_and_after_its_engine_was_closed_and_writes_everything_once(
+def test_an_exactly_once_query_writes_each_record_once_over_a_pause_and_an_engine_restart(
     servers: str, spark_address: str, tmp_path: Path
 ) -> None:
     expected = sorted(f"v{number}" for number in range(1200))
@@ -61,7 +61,7 @@ def test_a_query_goes_on_after_a_pause_and_after_its_engine_was_closed_and_write
     with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic="queries-1") as engine:
         assert [status.id for status in engine.queries()] == ["copy"]
         eventually(lambda: values(servers, "output") == sorted([*expected, "late", "later"]), about=engine.queries)
-        # The group shows how far the query is, as it would a consumer.
+        # The group of the query shows its offsets, as for a consumer.
         admin = AdminClient({"bootstrap.servers": servers})
 
         def committed() -> int:
@@ -76,10 +76,10 @@ def test_a_query_goes_on_after_a_pause_and_after_its_engine_was_closed_and_write
         assert engine.queries() == [], "a deleted query is forgotten"
 
 
-def test_a_plan_in_micro_batches_loses_nothing_when_it_is_stopped_and_goes_on_exactly_once(
+def test_an_at_least_once_plan_restarted_exactly_once_continues_from_its_checkpoint_and_loses_nothing(
     servers: str, engine: Engine
 ) -> None:
-    """Its progress is written beside its batches, and must be whole all the same: a stricter query goes on from it."""
+    """At least once, the checkpoint is written beside the batches; the exactly-once query then depends on it."""
     make_topic(servers, "planned")
     plan = Sink(Source("input", BYTES, BYTES), "planned", BYTES, BYTES)
     engine.start(QuerySpec("planned", plan=plan, speed="micro-batch"))
@@ -94,7 +94,7 @@ def test_a_plan_in_micro_batches_loses_nothing_when_it_is_stopped_and_goes_on_ex
     assert engine.query("planned").status().progress.batch_id > 0, "it began anew"
 
 
-def test_a_query_that_keeps_failing_is_given_up_with_the_reason_in_the_words_of_the_function(
+def test_a_query_that_keeps_failing_becomes_failed_with_the_exception_of_its_function(
     engine: Engine, servers: str
 ) -> None:
     fill(servers, "poisoned", [(b"k", b"fine"), (b"k", b"poison")])
@@ -106,7 +106,7 @@ def test_a_query_that_keeps_failing_is_given_up_with_the_reason_in_the_words_of_
     assert status.restarts == 1
 
 
-def test_what_cannot_run_is_refused_with_a_sentence(engine: Engine) -> None:
+def test_the_engine_refuses_unknown_functions_and_queries_and_a_home_in_use_with_a_reason(engine: Engine) -> None:
     with pytest.raises(SpecRefused, match=r"nowhere:nothing cannot be loaded: No module named 'nowhere'"):
         engine.start(QuerySpec("a", start_function="nowhere:nothing"))
     with pytest.raises(EngineRefused, match="there is no query b"):
@@ -128,7 +128,7 @@ def test_a_checkpoint_that_only_spark_reaches_is_emptied_by_spark(spark: Any, tm
 
 
 @pytest.mark.parametrize(("delivery", "is_longer"), [("at-least-once", False), ("exactly-once", True)])
-def test_a_topic_that_is_deleted_and_made_again_is_named_and_nothing_is_read_twice(
+def test_a_query_whose_topic_was_recreated_fails_with_the_reason_and_copies_nothing_from_it(
     engine: Engine, servers: str, delivery: Delivery, is_longer: bool
 ) -> None:
     source, target = f"again-{delivery}", f"copied-{delivery}"
@@ -140,7 +140,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_named_and_nothing_is_read_twi
     eventually(lambda: len(values(servers, target)) == 50, about=engine.queries)
     eventually(lambda: engine.query("again").progress.lag == 0, about=engine.queries)
     if is_longer:
-        # Spark would take the new topic for the old one, and pass its first records over.
+        # By its offsets Spark would take the new topic for the old one, and skip its first records.
         engine.pause("again")
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
     admin.delete_topics([source])[source].result(60)
@@ -158,7 +158,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_named_and_nothing_is_read_twi
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 48 MB that Spark's process sees as well."""
+    """Mount a disk of 48 MB that Spark's process sees as well."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "none", str(folder)]
@@ -171,10 +171,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill_up(folder: Path) -> Path:
-    """Leave not a byte on its disk; the file that takes it all."""
+    """Fill the disk of the folder completely, and return the file that takes up the space."""
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file:
-        # In steps, since a step that does not fit takes nothing.
+        # In large steps and then in small ones, since a step that does not fit takes nothing.
         for step in (1 << 20, 1 << 12):
             try:
                 while True:
@@ -185,7 +185,7 @@ def fill_up(folder: Path) -> Path:
     return filler
 
 
-def test_a_full_disk_under_the_state_is_named_and_nothing_is_lost_or_doubled(
+def test_a_query_reports_a_full_state_disk_and_continues_exactly_once_after_space_is_freed(
     servers: str, spark_address: str, small_disk: Path
 ) -> None:
     source, target = "into-full-disk", "out-of-full-disk"
@@ -217,5 +217,5 @@ def test_a_full_disk_under_the_state_is_named_and_nothing_is_lost_or_doubled(
         filler.unlink()
         eventually(lambda: has_counted(60), about=engine.queries)
         eventually(lambda: engine.query("full").status().state == "RUNNING", about=engine.queries)
-    # A batch that was repeated would have told a count twice.
+    # A batch that was repeated would have emitted a count twice.
     assert all(seen == sorted(set(seen)) for seen in counts().values()), counts()

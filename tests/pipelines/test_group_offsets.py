@@ -1,6 +1,6 @@
-"""The offsets of a pipeline are committed to a consumer group, and no query waits for that, even without a broker.
+"""The engine commits the offsets of a query to a consumer group; no query waits for that, even without a broker.
 
-Only stopping a query waits a moment for the last commit; afterwards nothing more is committed for its group.
+Only stopping a query waits for the last commit, up to a timeout; afterwards nothing more is committed for its group.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tests.support.topics import eventually, make_topic
 
 
 def committed(servers: str) -> list[int] | None:
-    """None if there is no answer: a coordinator that has just started is busy reading."""
-    # A client that has lost its coordinator may never find it again, so each question has a new one.
+    """Return the committed offsets; None if the coordinator cannot answer because it is still loading."""
+    # A client that has lost its coordinator may never find it again, so each request has a new client.
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 3})
     asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("shown")], request_timeout=10)
     try:
@@ -33,7 +33,7 @@ def committed(servers: str) -> list[int] | None:
         return None
 
 
-def test_offsets_are_committed_though_the_broker_was_away_and_go_with_their_query(broker: Broker) -> None:
+def test_group_offsets_are_committed_after_a_broker_restart_and_deleted_with_their_query(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     make_topic(servers, "input", partitions=1)
     groups = GroupOffsets({"bootstrap.servers": servers})
@@ -49,7 +49,7 @@ def test_offsets_are_committed_though_the_broker_was_away_and_go_with_their_quer
     groups.close()
 
 
-def test_a_commit_that_waits_for_a_broker_does_not_undo_what_a_user_sets_after_the_stop(broker: Broker) -> None:
+def test_a_pending_commit_does_not_overwrite_offsets_that_a_user_sets_after_the_stop(broker: Broker) -> None:
     servers = broker.bootstrap_servers
     make_topic(servers, "stopped", partitions=1)
     groups = GroupOffsets({"bootstrap.servers": servers})
@@ -61,7 +61,7 @@ def test_a_commit_that_waits_for_a_broker_does_not_undo_what_a_user_sets_after_t
     assert groups.stop_committing("shown", 0.2)
     broker.start()
     eventually(lambda: set_by_user(servers, "shown", 3))
-    # The thread has had its turn again.
+    # Once this commit is done, the thread has also dealt with the pending one.
     groups.commit("another", [("stopped", 0, 1)])
     eventually(lambda: not groups._queued_offsets and groups._current_group is None)
     assert committed(servers) == [3]
@@ -81,13 +81,13 @@ def set_by_user(servers: str, group: str, offset: int) -> bool:
 
 
 class Coordinator:
-    """Takes commits when it is let, and notes them."""
+    """A fake coordinator: it answers commits once `may_answer` is set, and collects those that it accepts."""
 
     def __init__(self) -> None:
         self.may_answer = threading.Event()
         self.was_asked = threading.Event()
         self.answer = True
-        # Groups that it refuses for good.
+        # Groups whose commits are refused, with the number of refusals.
         self.refused: dict[str, int] = {}
         self.taken: list[PartitionOffsets] = []
 
@@ -114,7 +114,7 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Coordinator]:
 FIRST, SECOND = (("input", 0, 5),), (("input", 0, 7),)
 
 
-def test_stopping_a_query_waits_for_the_commit_that_is_on_its_way(coordinator: Coordinator) -> None:
+def test_stopping_a_query_waits_for_its_pending_commits(coordinator: Coordinator) -> None:
     groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
     groups.commit("shown", FIRST)
     assert coordinator.was_asked.wait(60)
@@ -130,13 +130,15 @@ def test_stopping_a_query_waits_for_the_commit_that_is_on_its_way(coordinator: C
     groups.close()
 
 
-def test_a_cluster_that_is_away_is_not_waited_for_and_gets_nothing_afterwards(coordinator: Coordinator) -> None:
+def test_stopping_a_query_does_not_wait_for_an_unreachable_cluster_and_drops_its_commits(
+    coordinator: Coordinator,
+) -> None:
     groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
     groups.commit("shown", FIRST)
     assert coordinator.was_asked.wait(60)
     groups.commit("shown", SECOND)
     assert not groups.stop_committing("shown", 0.01)
-    # The commit that was under way fails, and is not tried again; the one that waited is gone.
+    # The commit in flight fails and is not retried; the queued one is dropped.
     coordinator.answer = False
     coordinator.may_answer.set()
     assert groups.stop_committing("shown", 60)
@@ -146,7 +148,7 @@ def test_a_cluster_that_is_away_is_not_waited_for_and_gets_nothing_afterwards(co
     groups.close()
 
 
-def test_a_query_that_is_resumed_shows_its_offsets_again(coordinator: Coordinator) -> None:
+def test_a_resumed_query_commits_its_offsets_again(coordinator: Coordinator) -> None:
     coordinator.may_answer.set()
     groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
     for _ in range(2):
@@ -157,12 +159,12 @@ def test_a_query_that_is_resumed_shows_its_offsets_again(coordinator: Coordinato
     groups.close()
 
 
-def test_a_group_that_is_refused_for_good_costs_another_none_of_its_commits(
+def test_a_group_whose_commits_are_refused_loses_no_commit_of_another_group(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.refused["forbidden"] = 0
     coordinator.may_answer.set()
-    # So the thread rests after the refusal, and the commit below waits for its turn.
+    # The thread pauses after the refusal, so the commit below has to wait.
     monkeypatch.setattr(group_offsets, "PAUSE_AFTER_FAILURE_S", 1.0)
     groups = GroupOffsets({"bootstrap.servers": "127.0.0.1:1"})
     groups.commit("forbidden", FIRST)
@@ -173,7 +175,7 @@ def test_a_group_that_is_refused_for_good_costs_another_none_of_its_commits(
     groups.close()
 
 
-def test_a_group_that_was_forgotten_while_it_failed_is_waited_for_when_it_is_used_again(
+def test_a_group_forgotten_after_a_refused_commit_commits_again_when_it_is_reused(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.refused["shown"] = 0

@@ -1,8 +1,8 @@
-"""Spark, the engine and the broker are killed in the middle of a copy and of state of every kind, exactly-once on.
+"""Kill Spark, the engine and the broker during exactly-once queries: a copy, a windowed count, joins and a distinct.
 
-The output must be that of a run in which nothing happened: every record copied once, for every key and minute counts
-that only grow and end at the true number, every row joined once (two streams; a stream with a table), and of equal
-rows one. `make pipelines-chaos` goes round more often.
+The output must be that of a run without faults: every record copied once; for every key and minute counts that only
+grow, up to the true number; every row joined once (two streams; a stream with a table); one of several equal rows.
+`make pipelines-chaos` does more rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.service_process import ServiceProcess, engine_process, is_ali
 from tests.support.topics import eventually, fill, make_topic, read_all
 
 FLOWS = Path(__file__).with_name("flows.py")
-# A round is two batches of the flows' size, so that a kill falls between some of them.
+# A round is two batches of the flows' size, so that a kill falls between two batches.
 ROUND = 1000
 # Records are 97 ms apart in event time, so that a run covers some minutes.
 FIRST_MS = 1_700_000_000_000
@@ -33,7 +33,7 @@ PATIENCE_S = 600.0
 ROUNDS = int(os.environ.get("PESSOA_PIPELINES_ROUNDS", "1"))
 SMALL_BATCHES = {"maxOffsetsPerTrigger": "500"}
 INPUT = Source("input", options=SMALL_BATCHES)
-# Each gives one row for each number that was written, in the topic of its name.
+# Each plan writes one row for each number to the topic of its name.
 PLANS: dict[str, Node] = {
     "paired": Join(
         INPUT, Source("twins", options=SMALL_BATCHES), within=Within(0, 0, 86_400_000), right_prefix="twin_"
@@ -53,7 +53,7 @@ ROWS: dict[str, Callable[[int], dict[str, str]]] = {
 def world(tmp_path: Path) -> Iterator[tuple[Broker, ServiceProcess]]:
     with Broker() as broker:
         for topic in ("input", "twins", "repeated", "cities", "copied", "counted", *PLANS):
-            # The records are of a fixed time, which is long ago.
+            # The records have old timestamps, so retention is switched off.
             make_topic(broker.bootstrap_servers, topic, retention_ms="-1")
         engine = engine_process(broker.bootstrap_servers, tmp_path / "home")
         try:
@@ -63,7 +63,7 @@ def world(tmp_path: Path) -> Iterator[tuple[Broker, ServiceProcess]]:
             engine.stop()
 
 
-def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_killed(
+def test_exactly_once_queries_lose_and_double_nothing_when_spark_engine_and_broker_are_killed(
     world: tuple[Broker, ServiceProcess],
 ) -> None:
     broker, engine = world
@@ -72,7 +72,7 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
 
     def feed() -> None:
         nonlocal written
-        # Half of the rows before these come again in one of the topics.
+        # The topic `repeated` gets half of the previous rows again.
         for topic, first in (("repeated", max(0, written - ROUND // 2)), ("twins", written), ("input", written)):
             numbers = range(first, written + ROUND)
             rows = ((b"k%d" % (number % KEYS), b"v%d" % number) for number in numbers)
@@ -83,7 +83,7 @@ def test_nothing_is_lost_or_doubled_when_spark_the_engine_and_the_broker_are_kil
         return len(read_all(servers, "copied"))
 
     def wait_for(look: Callable[[], bool]) -> None:
-        # Each look reads the whole topic, on the cores that Spark needs too.
+        # Each check reads the whole topic, on the cores that Spark needs too.
         eventually(look, PATIENCE_S, pause_s=0.5, about=lambda: engine.ask("GET", "/queries"))
 
     def wait_for_more_than(count: int) -> None:
@@ -150,7 +150,10 @@ def expected_counts(written: int) -> Counter[str]:
 
 
 def counts(servers: str) -> Counter[str]:
-    """The last count of every key and minute. Counts of one key are in one partition, in the order of the batches."""
+    """Return the last count of every key and minute, and assert that counts only grow.
+
+    Counts of one key are in one partition, in the order of the batches.
+    """
     found: Counter[str] = Counter()
     for message in read_all(servers, "counted"):
         start, _, count = message.value().decode().partition("=")

@@ -1,4 +1,4 @@
-"""A materialised table follows a topic on a real broker: deletions, transactions, kill -9, and topics made again."""
+"""A materialised table follows a topic on a real broker: tombstones, transactions, kill -9, and recreated topics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Topic:
 
     def create(self, partitions: int = 1) -> None:
         self.admin.create_topics([NewTopic(self.name, partitions, 1)])[self.name].result()
-        # One that knows this topic's partitions, and not those of one before it.
+        # A new producer, since the old one may know the partitions of a deleted topic of this name.
         self.producer = Producer({**self.kafka, "linger.ms": 0})
 
     def write(self, *records: tuple[bytes | None, bytes | None]) -> None:
@@ -68,7 +68,7 @@ def wait_for(holds: object) -> None:
         time.sleep(0.02)
 
 
-def test_table_has_the_last_value_of_each_key_and_follows(topic: Topic, tmp_path: Path) -> None:
+def test_table_has_the_last_value_of_each_key_and_follows_its_topic(topic: Topic, tmp_path: Path) -> None:
     topic.write((b"ana", b"1"), (b"rui", b"1"), (b"ana", b"2"), (None, b"no key"))
     with topic.table(tmp_path) as table:
         assert contents(table) == {b"ana": b"2", b"rui": b"1"}
@@ -84,7 +84,9 @@ def test_table_has_the_last_value_of_each_key_and_follows(topic: Topic, tmp_path
         assert table.staleness().trouble == ""
 
 
-def test_windows_of_a_key_are_found_by_their_starts_and_not_by_longer_keys(topic: Topic, tmp_path: Path) -> None:
+def test_windows_of_a_key_are_found_by_start_and_exclude_longer_keys_with_the_same_prefix(
+    topic: Topic, tmp_path: Path
+) -> None:
     def key(name: bytes, start_ms: int) -> bytes:
         return name + struct.pack(">q", start_ms)
 
@@ -97,7 +99,9 @@ def test_windows_of_a_key_are_found_by_their_starts_and_not_by_longer_keys(topic
         assert len(list(table.prefix(b"ana"))) == 5
 
 
-def test_table_reads_what_transactions_committed_and_its_end_behind_their_markers(topic: Topic, tmp_path: Path) -> None:
+def test_table_reads_only_committed_transactions_and_reaches_lag_zero_past_their_markers(
+    topic: Topic, tmp_path: Path
+) -> None:
     producer = Producer({**topic.kafka, "transactional.id": topic.name})
     producer.init_transactions(TIMEOUT_S)
     for key, commit in ((b"kept", True), (b"dropped", False)):
@@ -113,7 +117,7 @@ def test_table_reads_what_transactions_committed_and_its_end_behind_their_marker
         wait_for(lambda: table.lag() == 0)
 
 
-def test_table_that_is_opened_again_goes_on_where_it_was(topic: Topic, tmp_path: Path) -> None:
+def test_reopened_table_continues_from_its_offsets(topic: Topic, tmp_path: Path) -> None:
     topic.write((b"a", b"1"), (b"b", b"1"))
     with topic.table(tmp_path) as table:
         read_up(table)
@@ -127,19 +131,21 @@ def test_table_that_is_opened_again_goes_on_where_it_was(topic: Topic, tmp_path:
     table.close()
 
 
-def test_table_of_a_topic_that_was_created_again_is_read_anew(topic: Topic, tmp_path: Path) -> None:
+def test_table_is_rebuilt_when_its_topic_was_recreated_while_it_was_closed(topic: Topic, tmp_path: Path) -> None:
     topic.write((b"old", b"1"))
     with topic.table(tmp_path) as table:
         assert contents(table) == {b"old": b"1"}
     topic.admin.delete_topics([topic.name])[topic.name].result()
     topic.create()
-    # More than was read of the old one: its offsets alone would not tell.
+    # More records than were read of the old topic, so offsets alone do not show that it is another.
     topic.write((b"new", b"1"), (b"new", b"2"), (b"newer", b"1"))
     with topic.table(tmp_path) as table:
         assert contents(table) == {b"new": b"2", b"newer": b"1"}
 
 
-def test_topic_that_is_created_again_under_a_table_that_follows_is_noticed(topic: Topic, tmp_path: Path) -> None:
+def test_open_table_is_emptied_when_its_topic_is_deleted_and_follows_the_recreated_topic(
+    topic: Topic, tmp_path: Path
+) -> None:
     topic.write((b"old", b"1"))
     with topic.table(tmp_path) as table:
         read_up(table)
@@ -151,7 +157,7 @@ def test_topic_that_is_created_again_under_a_table_that_follows_is_noticed(topic
         assert contents(table) == {b"new": b"2"}
 
 
-def test_answers_that_are_older_than_what_was_read_since_are_no_reason_to_begin_anew(
+def test_end_offsets_older_than_the_records_read_since_do_not_rebuild_the_table(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(materialised_table, "LOOK_INTERVAL_S", 0.0)
@@ -162,18 +168,18 @@ def test_answers_that_are_older_than_what_was_read_since_are_no_reason_to_begin_
     assert "anew" not in caplog.text
 
 
-def test_table_of_a_missing_topic_is_empty_and_says_why(broker: Broker, tmp_path: Path) -> None:
+def test_table_of_a_missing_topic_is_empty_and_reports_the_reason(broker: Broker, tmp_path: Path) -> None:
     with MaterialisedTable("missing", {"bootstrap.servers": broker.bootstrap_servers}, tmp_path) as table:
         wait_for(lambda: "does not exist" in table.staleness().trouble)
         assert (table.count(), table.staleness().as_of_ms) == (0, None)
 
 
-def test_waiting_for_offsets_that_do_not_come_says_how_far_it_is(topic: Topic, tmp_path: Path) -> None:
+def test_waiting_for_offsets_that_are_never_reached_fails_with_the_position_read(topic: Topic, tmp_path: Path) -> None:
     with topic.table(tmp_path) as table, pytest.raises(TableBehind, match="is read up to"):
         table.wait_until_read({0: 99}, time.monotonic() + 0.2)
 
 
-def test_table_that_was_killed_while_it_loaded_ends_with_the_same_rows(topic: Topic, tmp_path: Path) -> None:
+def test_table_killed_while_loading_has_the_correct_rows_after_a_restart(topic: Topic, tmp_path: Path) -> None:
     keys = 3000
     for number in range(20 * keys):
         topic.producer.produce(topic.name, b"%d" % number, b"k%d" % (number % keys))
@@ -183,7 +189,7 @@ def test_table_that_was_killed_while_it_loaded_ends_with_the_same_rows(topic: To
     for _ in range(3):
         with TableProcess(topic, tmp_path) as process:
             assert process.stdout is not None
-            # It says when it has begun, and is killed at whatever it does then.
+            # It prints a line once it has read records, and is killed while it goes on loading.
             assert process.stdout.readline()
             os.kill(process.pid, signal.SIGKILL)
     with topic.table(tmp_path) as table:

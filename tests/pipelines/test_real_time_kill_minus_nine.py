@@ -1,7 +1,7 @@
-"""Spark, the engine and the broker are killed under state in real-time mode: windows, joins with tables, distinct rows.
+"""Kill Spark, the engine and the broker during real-time queries with state: windows, joins with tables, distinct rows.
 
-Delivery is at least once: a batch that had not ended is repeated, and its updates come again. What must hold is that
-the last update of every key (and minute) is that of a run in which nothing happened, and that no row is missing.
+Delivery is at least once: a batch that had not ended is repeated with its updates. The last update of every key (and
+minute) must be that of a run without faults, and no row may be missing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.topics import eventually, fill, make_topic, read_all
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
 INPUT = Source("input", value=Format("string"))
-# By the name of the query and of the topic that it writes.
+# The keys are the names of the queries and of the topics that they write.
 PLANS: dict[str, Node] = {
     "counted": Aggregate(INPUT, (Column("count", "count(*)"),), Window("tumbling", MINUTE_MS, grace_ms=DAY_MS)),
     "looked-up": Join(INPUT, Source("cities", is_table=True), right_prefix="city_", lookup="latest"),
@@ -45,7 +45,7 @@ PLANS: dict[str, Node] = {
 def world(tmp_path: Path) -> Iterator[tuple[Broker, ServiceProcess]]:
     with Broker() as broker:
         for topic in ("input", "repeated", "cities", "names", *PLANS):
-            # The records are of a fixed time, which is long ago.
+            # The records have old timestamps, so retention is switched off.
             make_topic(broker.bootstrap_servers, topic, retention_ms="-1")
         engine = engine_process(broker.bootstrap_servers, tmp_path / "home")
         try:
@@ -64,7 +64,7 @@ def test_the_last_update_of_every_key_is_right_after_spark_the_engine_and_the_br
 
     def feed() -> None:
         nonlocal written
-        # Half of the rows before these come again.
+        # The topic `repeated` gets half of the previous rows again.
         for topic, first in (("repeated", max(0, written - ROUND // 2)), ("input", written)):
             numbers = range(first, written + ROUND)
             rows = ((b"k%d" % (number % KEYS), b"v%d" % number) for number in numbers)
@@ -106,14 +106,14 @@ def rows_of(messages: list[Any]) -> list[dict[str, Any]]:
 
 
 def are_counted(messages: list[Any], written: int) -> bool:
-    """The last count of each key and minute, by the key of its records: the name and the start of the window."""
+    """Return True if the last count of each key and minute is right; the key of a record is the name and the start."""
     times = ((number % KEYS, (FIRST_MS + STEP_MS * number) // MINUTE_MS * MINUTE_MS) for number in range(written))
     expected = {b"k%d" % key + start.to_bytes(8, "big"): count for (key, start), count in Counter(times).items()}
     return {message.key(): json.loads(message.value())["count"] for message in messages} == expected
 
 
 def are_looked_up(messages: list[Any], written: int) -> bool:
-    """Every row met the row of its key, and the last row of a key came last."""
+    """Return True if every row was joined with the row of its key, and the last row of each key was written last."""
     last = {row["city_value"]: row["value"] for row in rows_of(messages)}
     expected = {f"c{number % KEYS}": f"v{number}" for number in range(written)}
     return last == expected and {row["value"] for row in rows_of(messages)} == {f"v{each}" for each in range(written)}

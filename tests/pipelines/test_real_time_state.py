@@ -1,5 +1,4 @@
-"""Hopping windows, distinct rows, a stream with a table as it is, and two tables, each in real-time mode through the
-engine."""
+"""Queries with state in real-time mode: hopping windows, distinct rows, joins of a stream or a table with a table."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ DEADLINE_S = 90.0
 
 
 class World:
-    """An engine on the shared Spark, and topics of this test's own."""
+    """An engine on the shared Spark, and topics whose names no other test uses."""
 
     def __init__(self, engine: Engine, servers: str) -> None:
         self.engine = engine
@@ -72,7 +71,7 @@ class World:
         return self.read(), self.engine.queries()
 
     def wait_for_last(self, expected: dict[bytes, object]) -> None:
-        """The last value of each key is the expected one."""
+        """Wait until the last value of each key is the expected one."""
         eventually(lambda: dict(self.read()) == expected, DEADLINE_S, about=self.about)
 
 
@@ -98,12 +97,12 @@ def sold(key: str, number: int, nome: str | None) -> tuple[bytes, Any]:
     return key.encode(), {"id": number, "valor": number / 2, "nome": nome}
 
 
-# Windows of 50 seconds every 20: a row is in two of them or in three.
+# A window of 50 seconds begins every 20 seconds, so a row is in two or three windows.
 SIZE_MS, ADVANCE_MS = 50_000, 20_000
 
 
 def hopping_counts(rows: Sequence[tuple[str, int, int]]) -> dict[bytes, list[tuple[int, float]]]:
-    """Every count and sum of each key and window in the order of the rows (key, number, time), row by row."""
+    """Return the expected updates: the count and sum of each key and window after each row (key, number, time)."""
     found: dict[bytes, list[tuple[int, float]]] = {}
     for key, number, time_ms in rows:
         start_ms = time_ms // ADVANCE_MS * ADVANCE_MS
@@ -118,7 +117,7 @@ def hopping_counts(rows: Sequence[tuple[str, int, int]]) -> dict[bytes, list[tup
 def test_every_row_updates_each_of_its_hopping_windows_in_real_time_also_after_a_restart(world: World) -> None:
     world.make("sales", "out")
     chance = random.Random(18)
-    # An hour ago, so that retention leaves the records alone; not in the order of their times.
+    # An hour ago, so that retention keeps the records; they are not in the order of their times.
     first_ms = (int(time.time()) - 3600) * 1000
     rows = [(chance.choice(("ana", "rui")), each, first_ms + chance.randrange(180_000)) for each in range(40)]
     window = Window("hopping", SIZE_MS, ADVANCE_MS, grace_ms=86_400_000)
@@ -135,9 +134,9 @@ def test_every_row_updates_each_of_its_hopping_windows_in_real_time_also_after_a
 
     send(rows[:20])
     world.start("hopping", Aggregate(sales(world), columns, window))
-    # No row and no window is without its own update, and none has two.
+    # Each row has exactly one update in each of its windows.
     eventually(lambda: updates() == hopping_counts(rows[:20]), DEADLINE_S, about=world.about)
-    # The state of a batch that has ended is what the query goes on from.
+    # A resumed query continues from the state of the last batch that has ended.
     eventually(lambda: world.engine.query("hopping").progress.batch_id >= 0, DEADLINE_S, about=world.about)
     world.engine.pause("hopping")
     world.engine.resume("hopping")
@@ -146,13 +145,13 @@ def test_every_row_updates_each_of_its_hopping_windows_in_real_time_also_after_a
     eventually(lambda: {key: each[-1] for key, each in updates().items()} == last, DEADLINE_S, about=world.about)
 
 
-def test_rows_that_were_seen_before_are_left_out_in_real_time_also_after_a_restart(world: World) -> None:
+def test_distinct_drops_repeated_rows_in_real_time_also_after_a_restart(world: World) -> None:
     world.make("sales", "more-sales", "out")
     world.send("sales", sale("ana", 1), sale("ana", 1), sale("rui", 1), sale("ana", 2))
     world.start("first", Distinct(Union((sales(world), sales(world, "more-sales"))), ("id",)))
     world.wait_for_ids({1, 2})
     assert len(world.read()) == 2
-    # What a batch that had not ended has seen is forgotten, and comes again.
+    # The state of a batch that has not ended is lost on a pause, and its rows are read again.
     eventually(lambda: world.engine.query("first").progress.batch_id >= 0, DEADLINE_S, about=world.about)
     world.engine.pause("first")
     world.engine.resume("first")
@@ -162,9 +161,9 @@ def test_rows_that_were_seen_before_are_left_out_in_real_time_also_after_a_resta
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
-def test_a_stream_meets_the_table_as_it_is_in_real_time(world: World, how: How) -> None:
+def test_a_stream_is_joined_with_the_latest_row_of_a_table_in_real_time(world: World, how: How) -> None:
     world.make("sales", "clients", "out")
-    # The sale is older than what the table says of its buyer, and the table is read first all the same.
+    # The sale is older than the rows of its buyer in the table, but the query reads the table first.
     world.send("sales", sale("ana", 1), sale("rui", 2))
     world.send("clients", (b"ana", b'{"nome": "A."}'), (b"ana", b'{"nome": "Ana"}'))
     world.start("lookup", Join(sales(world), clients(world), how, lookup="latest"))
@@ -178,7 +177,7 @@ def test_a_stream_meets_the_table_as_it_is_in_real_time(world: World, how: How) 
     world.wait_for_last(now)
     world.send("clients", (b"ana", None))
     if how == "left":
-        # The deletion is told by no row of its own: wait until a sale does not find the row any more.
+        # A deletion emits no row of its own: wait until a sale no longer finds the deleted row.
         number = 4
 
         def ana_is_gone() -> bool:
@@ -190,7 +189,7 @@ def test_a_stream_meets_the_table_as_it_is_in_real_time(world: World, how: How) 
         eventually(ana_is_gone, DEADLINE_S, pause_s=0.5, about=world.read)
 
 
-def test_two_tables_are_joined_in_real_time_and_a_deletion_is_told(world: World) -> None:
+def test_two_tables_are_joined_in_real_time_and_a_deletion_emits_a_tombstone(world: World) -> None:
     world.make("sales", "clients", "out")
     left = Source(world.topic("sales"), value=Format("json", "id BIGINT, valor DOUBLE"), is_table=True)
     world.start("tables", Join(left, clients(world)))
@@ -203,7 +202,7 @@ def test_two_tables_are_joined_in_real_time_and_a_deletion_is_told(world: World)
     world.wait_for_last({b"ana": sold("ana", 3, "Ana")[1], b"rui": sold("rui", 2, "R.")[1]})
 
 
-def test_a_plan_that_spark_refuses_when_it_starts_is_refused_in_the_plans_words(world: World) -> None:
+def test_a_plan_that_spark_refuses_at_start_is_refused_with_its_step_and_known_columns(world: World) -> None:
     world.make("sales", "out")
     with pytest.raises(PlanRefused, match=r"filter valr > 10: there is no column valr; there are .*valor"):
         world.start("wrong", Filter(sales(world), "valr > 10"))

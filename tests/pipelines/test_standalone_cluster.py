@@ -1,8 +1,8 @@
-"""The same pipeline file in one process (local) and on a Spark standalone cluster with two workers.
+"""Run one pipeline file in a local Spark, then on a Spark standalone cluster with two workers, then locally again.
 
-Its checkpoint moves with it, from one to the other and back: an exactly-once copy writes each record once over all
-three runs, and a windowed count goes on from the state that the run before has left. On the cluster the executors die
-under other queries: Spark goes on by itself, or, where it may not try a task again, the engine does and says why.
+Its checkpoints move with it: an exactly-once copy writes each record once over all three runs, and a windowed count
+continues from the state of the run before. On the cluster the executors of other queries are killed: Spark retries
+their tasks, or, where it may not, the engine restarts the query and its status has the reason.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ RUN_RECORDS = 400
 KEYS = 7
 
 
-def test_a_pipeline_file_moves_with_its_checkpoint_from_one_machine_to_two_workers_and_back(
+def test_queries_continue_from_their_checkpoints_when_moved_to_a_spark_cluster_and_back(
     broker: Broker, spark_address: str, tmp_path: Path
 ) -> None:
     servers = broker.bootstrap_servers
     for topic in ("input", "shouted", "counted"):
         make_topic(servers, topic)
     home, away = tmp_path / "home", tmp_path / "away"
-    # All records are of one minute, so a key has one count; of a recent one, or the topic would not keep them.
+    # All records are of one minute, so a key has one count; of a recent minute, so that retention keeps them.
     minute_ms = (int(time.time()) // 60 - 60) * 60_000
     written = 0
 
     def run(engine: Engine) -> None:
-        """Fill the input with some more, and wait until both queries have written all that there is."""
+        """Write more records to the input, and wait until both queries have written all results."""
         nonlocal written
         numbers = range(written, written + RUN_RECORDS)
         pairs = ((b"k%d" % (number % KEYS), b"word %d" % number) for number in numbers)
@@ -85,21 +85,23 @@ def test_a_pipeline_file_moves_with_its_checkpoint_from_one_machine_to_two_worke
         impatient = replace(options, settings={**(options.settings or {}), "spark.task.maxFailures": "1"})
         with Engine(servers, home=away, spark=impatient, state_topic=None) as engine:
             run(engine)
-            reason_is_told(cluster, engine, servers)
+            check_that_a_lost_executor_is_reported(cluster, engine, servers)
         assert cluster.executors() == {"worker-0", "worker-1"}
         with Engine(servers, home=tmp_path / "other", spark=options, state_topic=None) as engine:
-            executors_may_die(cluster, engine, servers)
+            check_that_killed_executors_lose_nothing(cluster, engine, servers)
     away.rename(home)
     with Engine(servers, home=home, spark_remote=spark_address, state_topic=None) as engine:
         run(engine)
 
 
-def reason_is_told(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
-    """Kill the executors under a query in real time whose tasks Spark may not try again: its status says why it had to
-    start again, and nothing is lost."""
+def check_that_a_lost_executor_is_reported(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
+    """Kill the executors of a real-time query whose tasks Spark may not retry.
+
+    Its status has the reason of the restart, and no record is lost.
+    """
     for topic in ("told", "retold"):
         make_topic(servers, topic, partitions=1)
-    # Its first batch is as long as the test may take: there is no moment between two at which no executor has its task.
+    # The first batch lasts as long as the test may, so that an executor has the task of the query all the time.
     copying = Sink(Source("told", BYTES, BYTES), "retold", BYTES, BYTES)
     engine.start(QuerySpec("told", plan=copying, trigger_ms=int(PATIENCE_S * 1000)))
 
@@ -127,8 +129,8 @@ def reason_is_told(cluster: StandaloneCluster, engine: Engine, servers: str) -> 
         assert str(status()["error"]).startswith("an executor of Spark's cluster was lost: "), status()
 
 
-def executors_may_die(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
-    """Kill the executors under two queries: nothing is lost, and nothing is doubled with exactly-once."""
+def check_that_killed_executors_lose_nothing(cluster: StandaloneCluster, engine: Engine, servers: str) -> None:
+    """Kill the executors of two queries: no record is lost, and none is doubled with exactly-once."""
     make_topic(servers, "fed")
     for topic in ("tallied", "single", "copied"):
         make_topic(servers, topic, partitions=1)
@@ -159,8 +161,8 @@ def executors_may_die(cluster: StandaloneCluster, engine: Engine, servers: str) 
     fill(servers, "fed", ((b"k%d" % (number % KEYS), b"word %d" % number) for number in range(1000, 1500)))
     fill(servers, "single", [(b"k", b"after")])
     eventually(lambda: are_counted(1500) and is_copied(b"before", b"after"), PATIENCE_S, about=engine.queries)
-    # A batch that was written twice would have told a count twice.
+    # A batch that was written twice would have emitted a count twice.
     assert all(seen == sorted(set(seen)) for seen in counts().values()), counts()
-    # Spark gives the tasks to new executors by itself, also those of a query in real time.
+    # Spark itself gives the tasks to new executors, also those of a real-time query.
     assert {status.state for status in engine.queries()} == {"RUNNING"}
     assert not set(before) & set(cluster.executor_pids())

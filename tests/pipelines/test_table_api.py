@@ -1,4 +1,4 @@
-"""Tables over HTTP, on a real broker and without Spark."""
+"""The HTTP interface of materialised tables, on a real broker and without Spark."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def get(url: str, path: str, **query: str) -> Any:
     return answer.json()
 
 
-def test_rows_are_found_by_key_range_and_prefix_with_their_age(url: str) -> None:
+def test_table_rows_are_found_by_key_range_and_prefix_and_the_answer_reports_the_lag(url: str) -> None:
     found = get(url, "/tables/totais/rows", key="ana")
     (row,) = found["rows"]
     assert (row["key"], row["value"], row["offset"]) == ("ana", {"total": 2}, 2)
@@ -63,14 +63,14 @@ def test_rows_are_found_by_key_range_and_prefix_with_their_age(url: str) -> None
     assert (listed["count"], sum(listed["offsets"].values())) == (3, 4)
 
 
-def test_pages_follow_each_other_and_keys_have_formats(url: str) -> None:
+def test_table_rows_are_paged_and_keys_are_read_and_shown_in_the_requested_format(url: str) -> None:
     first = get(url, "/tables/totais/rows", limit="1")
     second = get(url, "/tables/totais/rows", limit="1", key_format="base64", **{"from": first["next"]})
     assert [first["rows"][0]["key"], second["rows"][0]["key"]] == ["ana", "rui"]
     assert [row["value"] for row in get(url, "/tables/numeros/rows", key="7", key_format="long")["rows"]] == ["seven"]
 
 
-def test_windows_of_a_key_have_their_starts(url: str) -> None:
+def test_windowed_rows_of_a_key_are_found_by_window_start(url: str) -> None:
     found = get(url, "/tables/janelas/windows", key="ana", start="60000")["rows"]
     assert [(row["key"], row["window_start"], row["value"]) for row in found] == [
         ("ana", 60_000, 60_000), ("ana", 120_000, 120_000),
@@ -89,12 +89,12 @@ def test_windows_of_a_key_have_their_starts(url: str) -> None:
         ("/tables/nenhum/rows?wait_ms=3000", 404, "the topic nenhum does not exist"),
     ],
 )
-def test_a_wrong_question_is_answered_with_what_is_wrong(url: str, path: str, status: int, words: str) -> None:
+def test_an_invalid_table_request_is_refused_with_the_reason(url: str, path: str, status: int, words: str) -> None:
     answer = httpx.get(f"{url}{path}", timeout=60)
     assert (answer.status_code, words in answer.json()["message"]) == (status, True), answer.text
 
 
-def test_folders_of_topics_stay_in_their_directory() -> None:
+def test_folder_names_of_tables_are_short_and_cannot_leave_their_directory() -> None:
     assert folder_of("totais.v2") == "totais.v2"
     assert folder_of("../x").startswith("topic-")
     assert folder_of("..").startswith("topic-")

@@ -1,4 +1,4 @@
-"""Slots without Spark: what is written when a batch is repeated, left half done, or written by two at once."""
+"""Slot writers without Spark: each batch is in the topic once after repeated, half-written and concurrent attempts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def topic(request: pytest.FixtureRequest, settings: Settings) -> str:
 
 @pytest.fixture(autouse=True)
 def another_worker_process() -> Iterator[None]:
-    """What a process keeps between its tasks is forgotten, as in a new one."""
+    """Clear the writers that a worker process keeps between its tasks, as in a new process."""
     topic_writer._kept.clear()
     yield
     topic_writer._kept.clear()
@@ -81,7 +81,7 @@ def test_a_batch_that_is_repeated_is_written_once(
     assert written(settings, topic) == [b"a", b"b", b"c"]
 
 
-def test_a_batch_that_died_with_one_of_two_slots_written_is_completed_by_the_other(
+def test_a_repeated_batch_writes_only_the_slots_that_were_not_committed(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"left", slot=0))
@@ -93,7 +93,7 @@ def test_a_batch_that_died_with_one_of_two_slots_written_is_completed_by_the_oth
     assert written(settings, topic) == [b"left", b"right"]
 
 
-def test_what_a_killed_task_left_open_is_not_seen_and_does_not_hold_up_the_next_one(
+def test_the_open_transaction_of_a_killed_task_is_fenced_and_its_records_stay_invisible(
     settings: Settings, topic: str
 ) -> None:
     killed = SlotWriter(settings, topic, "checkpoint", 0)
@@ -110,7 +110,7 @@ def test_what_a_killed_task_left_open_is_not_seen_and_does_not_hold_up_the_next_
     assert written(settings, topic) == [b"whole"]
 
 
-def test_a_worker_whose_slot_another_worker_has_written_since_begins_anew(
+def test_a_kept_writer_whose_slot_another_process_has_advanced_is_replaced_by_a_new_one(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
@@ -125,13 +125,13 @@ def test_a_worker_whose_slot_another_worker_has_written_since_begins_anew(
     assert written(settings, topic) == [b"a", b"b", b"c"]
 
 
-def test_a_writer_that_was_shown_too_few_markers_reads_them_again_and_writes_nothing_twice(
+def test_a_writer_that_read_too_few_markers_reads_them_again_and_writes_no_batch_twice(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
     topic_writer._kept.clear()
     truly_last = topic_writer.last_marker
-    # As a leader tells it that was cut off before the batch was written, and then one that is not.
+    # The first read is that of a leader that was partitioned off before the batch was written, the second is right.
     too_few = [(0, 0)]
     monkeypatch.setattr(topic_writer, "last_marker", lambda *about: too_few.pop() if too_few else truly_last(*about))
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
@@ -140,7 +140,7 @@ def test_a_writer_that_was_shown_too_few_markers_reads_them_again_and_writes_not
     assert written(settings, topic) == [b"a", b"b"]
 
 
-def test_a_writer_that_is_always_shown_too_few_markers_does_not_write(
+def test_a_writer_that_keeps_reading_too_few_markers_fails_without_writing(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
@@ -153,7 +153,7 @@ def test_a_writer_that_is_always_shown_too_few_markers_does_not_write(
     assert written(settings, topic) == [b"a", b"b"]
 
 
-def test_a_marker_that_no_leader_took_in_time_costs_a_writer_and_no_batch(
+def test_a_marker_that_times_out_makes_a_new_writer_and_the_batch_is_written_once(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
@@ -163,7 +163,7 @@ def test_a_marker_that_no_leader_took_in_time_costs_a_writer_and_no_batch(
         begun.append(batch_id)
         really_begin(writer, batch_id)
         if len(begun) == 1:
-            # The record is in the log, in a transaction that is never ended, and the writer has not heard of it.
+            # The record is in the log, in a transaction that never ends, but the writer got no answer.
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     monkeypatch.setattr(SlotWriter, "begin", begin_late)
@@ -173,7 +173,7 @@ def test_a_marker_that_no_leader_took_in_time_costs_a_writer_and_no_batch(
 
 
 class WithoutLeader(Producer):
-    """A producer whose first two attempts to fence the slot meet a partition without a leader."""
+    """A producer whose init_transactions() raises the errors in `failures` first, last one first."""
 
     failures: ClassVar[list[KafkaError]] = []
 
@@ -183,7 +183,7 @@ class WithoutLeader(Producer):
         super().init_transactions(*about)
 
 
-def test_a_slot_that_no_leader_lets_begin_is_tried_again_and_costs_no_batch(
+def test_fencing_a_slot_without_a_leader_is_retried_and_fails_on_a_permanent_error(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     WithoutLeader.failures[:] = [NO_LEADER, KafkaError(KafkaError._ALL_BROKERS_DOWN)]
@@ -198,7 +198,7 @@ def test_a_slot_that_no_leader_lets_begin_is_tried_again_and_costs_no_batch(
     assert not WithoutLeader.failures, "what does not pass is not tried again"
 
 
-def test_another_checkpoint_counts_from_its_own_beginning(
+def test_a_new_checkpoint_ignores_the_markers_of_another_and_writes_its_batches_again(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
@@ -207,7 +207,7 @@ def test_another_checkpoint_counts_from_its_own_beginning(
     assert written(settings, topic) == [b"a", b"a"], "a query without its checkpoint begins at the beginning"
 
 
-def test_a_slot_goes_on_after_the_broker_was_killed_between_two_batches(
+def test_a_slot_writes_the_next_batch_after_the_broker_was_killed_and_restarted(
     broker: Broker, settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
@@ -228,7 +228,7 @@ PASSING = (
 
 
 class Flickering(Consumer):
-    """A consumer whose cluster is choosing leaders: at first everything fails for a reason that passes."""
+    """A consumer whose first calls fail with each transient error, as during an election of leaders."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
@@ -245,7 +245,7 @@ class Flickering(Consumer):
 
 
 class Failed(NamedTuple):
-    """A message that is none."""
+    """A message that is only an error."""
 
     reason: KafkaError
 
@@ -253,7 +253,7 @@ class Failed(NamedTuple):
         return self.reason
 
 
-def test_markers_are_read_though_their_partition_has_no_leader_at_first(
+def test_reading_markers_is_retried_while_their_partition_has_no_leader(
     settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_task(monkeypatch, settings, topic, 0, rows(topic, b"a"))
@@ -262,7 +262,7 @@ def test_markers_are_read_though_their_partition_has_no_leader_at_first(
     assert last_marker(settings, marker_topic(topic), 0, b"checkpoint") == (1, 2)
 
 
-def test_what_does_not_pass_and_what_lasts_too_long_is_raised() -> None:
+def test_retrying_raises_permanent_errors_at_once_and_transient_ones_after_its_patience() -> None:
     calls: list[KafkaError] = []
 
     def failing(error: KafkaError) -> None:
@@ -274,14 +274,14 @@ def test_what_does_not_pass_and_what_lasts_too_long_is_raised() -> None:
     assert len(calls) == 1
     with pytest.raises(KafkaException):
         retrying(lambda: failing(NO_LEADER), is_passing, patience_s=0)
-    # A transactional producer says itself what may be tried again: it is in a state.
+    # Without a predicate only errors that a transactional producer marks as retriable are retried.
     calls.clear()
     with pytest.raises(KafkaException):
         retrying(lambda: failing(NO_LEADER))
     assert len(calls) == 1
 
 
-def test_queries_whose_names_kafka_holds_to_be_one_have_marker_topics_that_it_does_not() -> None:
+def test_marker_topics_of_queries_whose_names_differ_only_in_dots_and_underscores_do_not_collide() -> None:
     ids = ["".join(id_) for size in (1, 2, 3, 4) for id_ in product("a._-", repeat=size)]
     names = {marker_topic(id_).replace(".", "_") for id_ in ids}
     assert len(names) == len(ids)
