@@ -1,4 +1,4 @@
-"""Fixtures for the Streams API: the shared Spark, a broker for a module, and a schema registry beside it."""
+"""Fixtures for tests of the Streams API: a broker and a schema registry for each module, and the shared Spark."""
 
 from __future__ import annotations
 

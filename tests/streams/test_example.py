@@ -1,8 +1,8 @@
 """examples/vendas.py: on records in memory, and as a program in a terminal that Ctrl-C ends.
 
-The program is never silent for two seconds before its first output. What says so is not the time that a run takes: the
-cluster and Spark do not answer it before it has said, by its clock, that it waits for them, and nothing that is slow to
-import comes before its first line. How often it speaks is shown with a clock of its own in
+The program prints something at least every two seconds before its first output. This is tested without measuring a
+run: the cluster and Spark answer only after the program has printed that it waits for them, and it imports no slow
+module before its first line. How often it reports is tested with a fake clock in
 tests/unit/streams/test_progress_report.py.
 """
 
@@ -34,7 +34,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "vendas.py"
 DEADLINE_S = 120.0
 
 
-def test_the_example_does_what_its_first_lines_say(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_filters_sums_and_joins_sales_as_its_docstring_describes(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = importlib.util.spec_from_file_location("vendas_example", EXAMPLE)
     assert spec is not None
     assert spec.loader is not None
@@ -60,7 +62,7 @@ def test_the_example_does_what_its_first_lines_say(spark: Any, monkeypatch: pyte
     assert {record.value for record in out["vendas-app-dead-letters"]} == {b"nada"}
 
 
-# Run in a process of its own: shows the first words of a program, and which of the slow modules it has by then.
+# Run in another process: prints the first output of a program, and the slow modules that it has imported by then.
 FIRST_WORDS = """
 import os, runpy, sys
 class Screen:
@@ -78,14 +80,14 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 SLOW_MODULES = ("confluent_kafka", "fastavro", "grpc", "httpx", "numpy", "pandas", "pyarrow", "pyspark", "sqlglot")
 
 
-def test_the_example_says_its_first_line_before_anything_that_is_slow_to_import() -> None:
+def test_the_example_prints_its_first_line_before_it_imports_slow_modules() -> None:
     words = [sys.executable, "-c", FIRST_WORDS, str(EXAMPLE), "127.0.0.1:1", "--", *SLOW_MODULES]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     assert (done.returncode, done.stdout) == (0, "vendas-app: looking at 127.0.0.1:1|"), done
 
 
 class LateServer:
-    """A port that takes connections at once and passes nothing on until it is opened."""
+    """A proxy whose port accepts connections at once, but forwards nothing until `open` is called."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -102,7 +104,7 @@ class LateServer:
         shut(self._listener)
         if self._accepting.is_alive():
             self._accepting.join(DEADLINE_S)
-        # From here on no connection comes.
+        # No connection is accepted from here on.
         shut(*self._sockets)
         for thread in self._threads:
             thread.join(DEADLINE_S)
@@ -137,7 +139,9 @@ def shut(*sockets: socket.socket) -> None:
             each.shutdown(socket.SHUT_RDWR)
 
 
-def test_the_example_runs_as_a_program_until_ctrl_c(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+def test_the_example_program_reports_each_wait_while_it_starts_and_ends_on_ctrl_c(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
     spark_port = re.findall(r":(\d+)", spark_address)[0]
     with LateServer(broker.port) as cluster, LateServer(int(spark_port)) as spark:
         run_the_example(broker, cluster, spark, spark_address.replace(f":{spark_port}", f":{spark.port}", 1), tmp_path)
@@ -167,7 +171,7 @@ def run_the_example(broker: Broker, cluster: LateServer, spark: LateServer, spar
         wait_for_words(r"… Waiting for Spark to answer: \d+ s so far", program, said)
         spark.open()
         wait_for_a_record(broker, "vendas-por-minuto", program, said)
-        # Its last query may still be starting.
+        # The last query may still be starting.
         wait_for_words("→ vendas-com-cidade: ", program, said)
         program.send_signal(signal.SIGINT)
         program.wait(DEADLINE_S)
@@ -181,13 +185,13 @@ def run_the_example(broker: Broker, cluster: LateServer, spark: LateServer, spar
     assert program.returncode == 0, lines
     assert lines[0] == f"vendas-app: looking at {servers}"
     address = spark_address.partition("/;")[0]
-    # Every step that may be slow is announced, in its place.
+    # Every step that may be slow is announced, in order.
     announced = [line for line in lines if line.startswith(("Starting ", "Connecting ", "Spark "))]
     assert announced[:2] == ["Starting vendas-app-vendas-caras", f"Connecting to Spark at {address}"], lines
     assert re.fullmatch(rf"Spark is ready after [\d.]+ s \({address}\)", announced[2]), lines
     assert {f"Starting vendas-app-{each}" for each in ("vendas-por-minuto", "vendas-com-cidade")} <= {*announced}, lines
     assert "vendas-app-vendas-caras → vendas-caras: real-time" in lines, lines
-    # A line that tells how long something takes is overwritten by the next.
+    # A line with a progress time is overwritten by the next line.
     assert not any(line.endswith("so far") for line in lines), lines
 
 
@@ -200,7 +204,7 @@ def wait_for_words(pattern: str, program: subprocess.Popen[bytes], said: list[by
 
 
 def read_all(screen: int, said: list[bytes]) -> None:
-    """What the program writes, until it has closed its terminal, which Linux calls an error."""
+    """Collect the output of the program until it has closed its terminal, which Linux reports as EIO."""
     try:
         while data := os.read(screen, 65536):
             said.append(data)

@@ -1,4 +1,4 @@
-"""Processors with state and timers, sliding windows and duplicates, on a real Spark."""
+"""Processors with state and timers, sliding windows, foreign-key joins and distinct rows, on a real Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def at(second: float, key: Any, value: Any) -> Record:
 
 
 class Jumps:
-    """A value for each sale that is more than twice the one before it."""
+    """A processor that emits a jump for each sale that is more than twice the one before it."""
 
     def process(self, context: Context, key: str, sale: Sale | None) -> Iterator[Jump]:
         if sale is None:
@@ -52,7 +52,7 @@ class Jumps:
 
 
 class Silence:
-    """A processor that emits the key when no row of it came for a second."""
+    """A processor that emits the key when it had no row for a second."""
 
     def process(self, context: Context, key: str, value: dict[str, Any]) -> Iterator[str]:
         if "timer" in context.state:
@@ -66,7 +66,7 @@ class Silence:
         yield f"{key} is silent"
 
 
-def test_a_processor_keeps_state_by_key_sees_rows_in_order_and_its_failures_are_bad_records(spark: Any) -> None:
+def test_a_processor_gets_rows_in_order_with_state_by_key_and_its_exceptions_make_bad_records(spark: Any) -> None:
     app = App("loja", on_error="dead-letter")
     app.stream("vendas", value=Sale).process(Jumps()).filter("para < 1000").to("saltos")
     given = [
@@ -83,7 +83,9 @@ def test_a_processor_keeps_state_by_key_sees_rows_in_order_and_its_failures_are_
     assert message.startswith(b'ValueError: a negative sale, for {"produto": "x", "valor": -5.0}')
 
 
-def test_a_timer_calls_the_processor_when_its_time_has_come(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+def test_a_processing_time_timer_calls_the_processor_when_it_is_due(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
     name = f"t{uuid4().hex[:8]}"
     app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
     app.stream(f"{name}-in", value="valor DOUBLE").process(Silence(), returns=str, timers="processing").to(
@@ -96,7 +98,7 @@ def test_a_timer_calls_the_processor_when_its_time_has_come(broker: Broker, spar
 
 
 class QuietMinutes:
-    """A processor that counts the rows of a key, and emits the count when the stream is a minute past the last row."""
+    """A processor that counts the rows of a key, and emits the count when event time is a minute past the last row."""
 
     def process(self, context: Context, key: str, value: dict[str, Any]) -> Iterator[str]:
         if "due" in context.state:
@@ -111,11 +113,11 @@ class QuietMinutes:
         yield f"{key} had {rows} until {time.timestamp():.0f}"
 
 
-def test_timers_of_the_streams_time_and_the_state_of_a_processor_survive_a_restart_of_the_app(
+def test_event_time_timers_and_the_state_of_a_processor_survive_a_restart_of_the_app(
     broker: Broker, spark_address: str, tmp_path: Path
 ) -> None:
     name = f"t{uuid4().hex[:8]}"
-    # Hours ago: a timer of the clock would be due at once. Retention leaves the records alone.
+    # Two hours ago: a processing-time timer would be due at once, but retention still keeps the records.
     first_s = int(time.time()) // 60 * 60 - 7200
     told: list[str] = []
 
@@ -142,18 +144,18 @@ def test_timers_of_the_streams_time_and_the_state_of_a_processor_survive_a_resta
     send(30, "ana")
     with make_app().start() as running:
         wait_for("ana has 1", "rui has 1", "ana has 2")
-    # While nothing runs. The timer of rui is due; ana, whose timer moves once more, is counted on from what was kept.
+    # Sent while no app runs. The timer of rui becomes due; ana moves its timer once more, and its count continues.
     send(75, "eva")
     send(80, "ana")
     with make_app().start() as running:
         wait_for("eva has 1", "ana has 3", f"rui had 1 until {first_s + 60}")
-        # A key whose timer has come begins anew.
+        # A key whose timer has fired starts with empty state.
         send(300, "ivo")
         send(301, "rui")
         wait_for("ivo has 1", "rui has 1", f"ana had 3 until {first_s + 140}", f"eva had 1 until {first_s + 135}")
 
 
-def test_sliding_windows_begin_and_end_where_rows_do(spark: Any) -> None:
+def test_sliding_windows_begin_and_end_at_the_times_of_rows(spark: Any) -> None:
     app = App("loja")
     windows = app.stream("vendas", value=Sale).group_by_key().window(sliding("10 s", grace="1 min"))
     windows.aggregate(vezes="count(*)", total="sum(valor * 2)", maior="max(valor)").to("deslizantes")
@@ -165,9 +167,9 @@ def test_sliding_windows_begin_and_end_where_rows_do(spark: Any) -> None:
         for start, value in last.items()
         if start is not None
     } == {
-        10.0: (1, 2.0, 1.0),      # [10, 20]: the first row alone
+        10.0: (1, 2.0, 1.0),      # [10, 20]: only the first row
         15.0: (2, 8.0, 3.0),      # [15, 25]
-        20.001: (1, 6.0, 3.0),    # behind the first row
+        20.001: (1, 6.0, 3.0),    # after the first row
         30.0: (1, 10.0, 5.0),     # [30, 40]
     }  # fmt: skip
 
@@ -199,7 +201,9 @@ def test_tables_are_joined_by_a_foreign_key_and_follow_changes_of_both(spark: An
     assert next(record.value for record in reversed(out["com-ou-sem"]) if record.key == "1")["valor"] == 10.0
 
 
-def test_a_join_by_a_foreign_key_follows_while_it_runs(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+def test_a_running_foreign_key_join_follows_changes_of_both_tables(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
     name = f"t{uuid4().hex[:8]}"
     app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
     orders = app.table(f"{name}-pedidos", value="cliente STRING, valor DOUBLE")
@@ -225,13 +229,13 @@ def test_a_join_by_a_foreign_key_follows_while_it_runs(broker: Broker, spark_add
     with app.start() as running:
         assert len(running.status()) == 3
         consume(broker, [f"{name}-out"], are(p1="Ana", p2="Ana", p3="Caio"), running.check)
-        # A row of the right side changes and another goes; a row of the left side names another.
+        # One client is changed and one deleted; one order refers to another client.
         produce(broker, clientes, ("a", {"nome": "Anabela"}), ("c", None))
         produce(broker, pedidos, ("p2", {"cliente": "b", "valor": 2}))
         consume(broker, [f"{name}-out"], are(p1="Anabela", p2="Bia", p3=None), running.check)
 
 
-def test_of_equal_rows_the_first_passes(spark: Any) -> None:
+def test_distinct_passes_the_first_of_equal_rows(spark: Any) -> None:
     app = App("loja")
     app.stream("vendas", value=Sale).distinct("produto").to("primeiras")
     given = [("ana", Sale("x", 1)), ("rui", Sale("x", 2)), ("rui", Sale("y", 3))]
@@ -260,7 +264,9 @@ def test_of_equal_rows_the_first_passes(spark: Any) -> None:
         ),
     ],
 )
-def test_a_processor_that_cannot_be_is_refused_in_its_own_words(wrong: Any, sentence: str) -> None:
+def test_an_invalid_processor_timer_foreign_key_or_sliding_aggregate_is_refused_with_the_reason(
+    wrong: Any, sentence: str
+) -> None:
     with pytest.raises(PlanRefused) as refused:
         wrong(App("loja").stream("vendas", value=Sale))
     assert sentence in str(refused.value)

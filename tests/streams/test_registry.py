@@ -1,4 +1,4 @@
-"""Avro and Protobuf with a schema registry: written by confluent-kafka's serialisers, read by its deserialisers."""
+"""Avro and Protobuf with a schema registry: compatible with confluent-kafka's serialisers and google.protobuf."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(plan: Node, spark: Any, url: str, topic: str, *values: bytes | None) -> 
     return [(row.topic, None if row.value is None else bytes(row.value)) for row in written.collect()]
 
 
-def test_avro_of_all_versions_is_read_through_the_latest_and_written_for_others(
+def test_avro_of_older_versions_is_read_with_the_latest_schema_and_output_is_readable_by_confluent_kafka(
     spark: Any, registry_url: str, topic: str
 ) -> None:
     with SchemaRegistryClient({"url": registry_url}) as client:
@@ -76,7 +76,7 @@ def test_avro_of_all_versions_is_read_through_the_latest_and_written_for_others(
     assert [value for name, value in found if name == "cartas"] == bad
 
 
-def test_protobuf_is_read_by_its_message_and_written_with_a_schema_of_the_columns(
+def test_protobuf_is_read_by_its_registered_schema_and_written_with_a_schema_made_from_the_columns(
     spark: Any, registry_url: str, topic: str
 ) -> None:
     from google.protobuf.message_factory import GetMessageClass
@@ -100,7 +100,7 @@ def test_protobuf_is_read_by_its_message_and_written_with_a_schema_of_the_column
     assert (read.valor, read.HasField("moeda"), list(read.partes), read.tipo) == (2.5, False, [1, 2], "CHEIO")
 
 
-def test_a_subject_that_is_missing_is_named(registry_url: str, topic: str) -> None:
+def test_a_plan_whose_schema_or_registry_is_missing_is_refused_with_the_reason(registry_url: str, topic: str) -> None:
     plan = Source(topic, value=Format("avro"))
     with pytest.raises(PlanRefused, match=f"the schema of {topic}-value is not to be had"):
         resolve_schemas(plan, KafkaSettings("", schema_registry_url=registry_url))
@@ -108,7 +108,7 @@ def test_a_subject_that_is_missing_is_named(registry_url: str, topic: str) -> No
         resolve_schemas(plan, KafkaSettings(""))
 
 
-def test_a_schema_that_changes_under_a_running_app_changes_no_columns_and_what_does_not_fit_is_a_bad_record(
+def test_a_running_app_keeps_its_columns_when_a_schema_changes_and_unreadable_values_are_bad_records(
     broker: Broker, registry_url: str, spark_address: str, topic: str, tmp_path: Path
 ) -> None:
     def send(schema: Any, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Apps on a broker and a real Spark: streams that run, tables in state, dead letters, what a restart remembers."""
+"""Apps on a broker and a real Spark: real-time filters, windowed counts, table joins, dead letters, restarts."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pessoa.streams import running as running_file
 from pessoa.streams.running import Running
 from pessoa.testing import Broker
 
-# Spark gives the Python process that it asks about state ten seconds to start. On a busy machine that may fail, and the
-# engine tries again; there is time for several attempts.
+# Spark gives the Python process that handles its state ten seconds to start. On a busy machine that may fail, and the
+# engine retries; there is time for several attempts.
 DEADLINE_S = 240.0
 
 
@@ -34,7 +34,7 @@ class Sale:
 
 @pytest.fixture
 def prefix() -> str:
-    """Every test has topics of its own."""
+    """Return a prefix for the topics of one test."""
     return f"t{uuid4().hex[:8]}"
 
 
@@ -49,7 +49,7 @@ def produce(broker: Broker, topic: str, *records: tuple[str | None, Any], timest
 def consume(
     broker: Broker, topics: list[str], is_enough: Callable[[list[Message]], bool], check: Callable[[], None]
 ) -> list[Message]:
-    """Records until they are enough; a pipeline that gives up ends the wait with its reason."""
+    """Read committed records until `is_enough`, and return them; `check` raises if the pipeline has failed."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -74,7 +74,7 @@ def consume(
 
 
 def latest(records: list[Message]) -> dict[tuple[str | None, bytes | str | None], Any]:
-    """A table of what was written: the last value of each key."""
+    """Return the last value of each topic and key."""
     return {(record.topic(), record.key()): json.loads(record.value() or b"null") for record in records}
 
 
@@ -86,7 +86,7 @@ def make_app(broker: Broker, spark_address: str, prefix: str, tmp_path: Path) ->
     return make
 
 
-def test_an_app_filters_in_real_time_and_sends_bad_records_aside(
+def test_an_app_filters_in_real_time_and_writes_bad_records_to_its_dead_letter_topic(
     broker: Broker, prefix: str, make_app: Callable[..., App]
 ) -> None:
     sales, dear = f"{prefix}-vendas", f"{prefix}-caras"
@@ -105,9 +105,11 @@ def test_an_app_filters_in_real_time_and_sends_bad_records_aside(
     assert dict(letter.headers() or [])["__streams.errors.message"] == b"its value is not JSON with the columns valor"
 
 
-def test_a_windowed_count_goes_on_after_a_restart(broker: Broker, prefix: str, make_app: Callable[..., App]) -> None:
+def test_an_exactly_once_windowed_count_continues_after_a_restart(
+    broker: Broker, prefix: str, make_app: Callable[..., App]
+) -> None:
     sales, totals = f"{prefix}-vendas", f"{prefix}-totais"
-    # An hour ago, so that retention leaves the records alone.
+    # An hour ago, so that retention keeps the records.
     minute_ms = (int(time.time()) // 60 - 60) * 60_000
     key = b"ana" + minute_ms.to_bytes(8, "big")
 
@@ -125,7 +127,7 @@ def test_a_windowed_count_goes_on_after_a_restart(broker: Broker, prefix: str, m
     assert (start * 1000, end * 1000) == (minute_ms, minute_ms + 60_000)
 
 
-def test_a_windowed_count_in_real_time_says_every_change_and_goes_on_after_a_restart(
+def test_a_real_time_windowed_count_emits_every_change_and_continues_after_a_restart(
     broker: Broker, prefix: str, make_app: Callable[..., App]
 ) -> None:
     sales, totals, letters = f"{prefix}-vendas", f"{prefix}-totais", f"{prefix}-dead-letters"
@@ -143,11 +145,11 @@ def test_a_windowed_count_in_real_time_says_every_change_and_goes_on_after_a_res
             ]
             slots = running.engine.task_slots()
             partitions = len(broker_partitions(broker, sales))
-            # Both queries read the topic, and one keeps state in as many partitions as the tests' Spark shuffles to.
+            # Both queries read the topic, and one keeps state in two partitions: the tests' Spark shuffles to two.
             assert (slots.used, slots.total) == (2 * partitions + 2, 64)
             found = consume(broker, [totals, letters], _has_counted(totals, key, last), running.check)
         counts = [json.loads(record.value() or b"")["count"] for record in found if record.key() == key]
-        # Each record has an update of its own; those of a batch that had not ended may come again after a restart.
+        # Each record has its own update; updates of a batch that had not ended may be repeated after a restart.
         assert counts[:3] == [1, 2, 3]
         assert counts[-3:] == [last - 2, last - 1, last]
     assert [record.value() for record in found if record.topic() == letters][:1] == [b"lixo"]
@@ -170,13 +172,13 @@ def _has_counted(totals: str, key: bytes, count: int) -> Callable[[list[Message]
     return is_enough
 
 
-def test_a_stream_meets_a_table_that_changes_and_is_summed_in_a_second_query(
+def test_a_stream_joined_with_a_changing_table_is_summed_in_a_second_query(
     broker: Broker, prefix: str, make_app: Callable[..., App]
 ) -> None:
     sales, clients, totals = (f"{prefix}-{name}" for name in ("vendas", "clientes", "por_nome"))
     produce(broker, clients, ("1", {"nome": "Ana"}), timestamp_ms=int(time.time() - 60) * 1000)
     produce(broker, sales, ("1", {"produto": "x", "valor": 2}), ("2", {"produto": "y", "valor": 3}))
-    # Exactly once, or a batch that is repeated between the two queries would be summed twice.
+    # With at-least-once a batch that is repeated between the two queries would be summed twice.
     app = make_app(delivery="exactly-once")
     names = app.table(clients, value={"nome": str})
     app.stream(sales, value=Sale).join(names).group_by("nome").sum("valor", "total").to(totals)
@@ -184,7 +186,7 @@ def test_a_stream_meets_a_table_that_changes_and_is_summed_in_a_second_query(
         assert len(running.status()) == 2
         found = consume(broker, [totals], _is_sum(2), running.check)
         produce(broker, clients, ("1", {"nome": "Ana Maria"}))
-        # Two topics are read one after the other, so the first sale may be joined with the old name; each has one.
+        # The two topics are read one after the other, so the next sales may still be joined with the old name.
         expected = 2
         while (totals, b"Ana Maria") not in latest(found):
             produce(broker, sales, ("1", {"produto": "x", "valor": 5}))
@@ -197,14 +199,16 @@ def _is_sum(expected: int) -> Callable[[list[Message]], bool]:
     return lambda records: sum(value["total"] for value in latest(records).values()) == expected
 
 
-def test_a_topic_that_is_missing_is_named_before_spark_is_asked(make_app: Callable[..., App]) -> None:
+def test_starting_an_app_on_a_missing_topic_is_refused_before_spark_is_used(make_app: Callable[..., App]) -> None:
     app = make_app()
     app.stream("nada").to("saida")
     with pytest.raises(PlanRefused, match="the topic nada does not exist: create it with kafka-topics"):
         app.start()
 
 
-def test_an_empty_topic_teaches_no_columns(broker: Broker, prefix: str, make_app: Callable[..., App]) -> None:
+def test_a_topic_without_json_records_is_refused_when_columns_must_be_inferred(
+    broker: Broker, prefix: str, make_app: Callable[..., App]
+) -> None:
     produce(broker, f"{prefix}-vazio", ("k", b"texto"))
     app = make_app()
     app.stream(f"{prefix}-vazio").filter("valor > 1").to(f"{prefix}-saida")
@@ -212,7 +216,7 @@ def test_an_empty_topic_teaches_no_columns(broker: Broker, prefix: str, make_app
         app.start()
 
 
-def test_a_long_catch_up_is_told_as_a_bar_until_it_is_over(
+def test_a_long_catch_up_is_shown_as_a_progress_bar_until_it_is_over(
     broker: Broker, prefix: str, make_app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_file, "RECORDS_PER_BATCH", 500)

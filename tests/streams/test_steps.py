@@ -1,4 +1,4 @@
-"""Steps of Kafka Streams that SQL lacks: branches, functions that look on, groups together, joins by a column."""
+"""Steps of Kafka Streams that SQL lacks: branch, peek, foreach, cogroup, suppress, through, joins by a column."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_row_takes_the_first_branch_whose_condition_holds(spark: Any) -> No
     assert sorted(names(out["sem-dez"])) == ["copo", "mesa", "prato"]
 
 
-def test_functions_look_at_rows_that_pass_unchanged_and_foreach_writes_none(spark: Any, tmp_path: Path) -> None:
+def test_peek_calls_a_function_and_passes_rows_unchanged_and_foreach_writes_no_rows(spark: Any, tmp_path: Path) -> None:
     app = App("loja", on_error="dead-letter")
     sales = app.stream("vendas", value=Sale)
     seen, ended = tmp_path / "seen", tmp_path / "ended"
@@ -87,7 +87,7 @@ def test_functions_look_at_rows_that_pass_unchanged_and_foreach_writes_none(spar
     assert "\nloja-end\n" in app.explain()
 
 
-def test_branches_merged_streams_and_functions_that_look_on_run_on_a_broker(
+def test_branch_split_merge_peek_and_foreach_run_on_a_broker(
     broker: Broker, spark_address: str, tmp_path: Path
 ) -> None:
     name = f"t{uuid4().hex[:8]}"
@@ -107,7 +107,7 @@ def test_branches_merged_streams_and_functions_that_look_on_run_on_a_broker(
     sales = app.stream(f"{name}-vendas", value=Sale)
     dear, middling = sales.branch("valor > 10", "valor > 5")
     dear.to(f"{name}-caras")
-    # A branch by a Python function, met by the rows of another stream and looked at on the way.
+    # A branch by a Python function, merged with two other streams and passed to peek.
     parts = sales.split(rest="resto", dez=lambda sale: sale.valor > 10)
     parts["resto"].merge(middling, app.stream(f"{name}-feira", value=Sale)).peek(look).to(f"{name}-todas")
     sales.foreach(end)
@@ -127,7 +127,7 @@ def test_branches_merged_streams_and_functions_that_look_on_run_on_a_broker(
         values.setdefault(record.topic(), []).append((record.key(), record.value()))
     caras, todas, letters = (values[each] for each in outputs)
     assert [(key, json.loads(value)) for key, value in caras] == [(b"ana", {"produto": "faca", "valor": 12.0})]
-    # The plate is in both branches that were merged.
+    # The plate (prato) is in both of the merged branches.
     assert sorted((key, json.loads(value)["produto"]) for key, value in todas) == [
         (b"ana", "prato"), (b"ana", "prato"), (b"eva", "mesa"), (b"ivo", "banco"), (b"rui", "copo"),
     ]  # fmt: skip
@@ -135,13 +135,13 @@ def test_branches_merged_streams_and_functions_that_look_on_run_on_a_broker(
     assert sorted(ended.read_text().split()) == ["copo", "faca", "prato"]
     assert [json.loads(value)["produto"] for _, value in letters] == ["mesa"]
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    # What ends in a function writes no topic.
+    # A query that ends in foreach writes no topic.
     assert {topic for topic in admin.list_topics(timeout=20).topics if topic.startswith(name)} == {
         *outputs, f"{name}-vendas", f"{name}-feira",
     }  # fmt: skip
 
 
-def test_groups_of_two_streams_are_aggregated_together(spark: Any) -> None:
+def test_cogroup_aggregates_the_groups_of_two_streams_together(spark: Any) -> None:
     app = App("loja")
     sales = app.stream("vendas", value=Sale).group_by_key()
     returned = app.stream("devolucoes", value={"valor": float, "motivo": str}).group_by_key()
@@ -172,7 +172,7 @@ def test_a_stream_is_joined_with_a_table_by_a_column_and_keeps_its_key(spark: An
     assert [record.value.get("p_preco") for record in out["sem-preco"]] == [None] * 3
 
 
-def test_suppressed_windows_are_final_results(spark: Any) -> None:
+def test_suppress_emits_only_the_final_result_of_each_window(spark: Any) -> None:
     app = App("loja")
     counted = app.stream("vendas", value=Sale).group_by_key().window(tumbling("1 min", grace="10 s")).count()
     counted.suppress().to("finais")
@@ -181,7 +181,9 @@ def test_suppressed_windows_are_final_results(spark: Any) -> None:
     assert "runs in micro-batches: it says final results only" in app.explain()
 
 
-def test_rows_go_through_a_topic_into_a_query_of_their_own(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+def test_through_and_repartition_pass_rows_through_topics_into_separate_queries(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
     name = f"t{uuid4().hex[:8]}"
     app = App(name, broker.bootstrap_servers, spark=spark_address, home=tmp_path / "home")
     sales = app.stream(f"{name}-vendas", value=Sale)
@@ -207,7 +209,7 @@ def test_rows_go_through_a_topic_into_a_query_of_their_own(broker: Broker, spark
     assert len(known[f"{name}-{name}-somas-2-repartition"].partitions) == 2
 
 
-def test_sliding_and_final_windows_groups_together_and_look_ups_follow_while_the_app_runs(
+def test_sliding_windows_suppress_cogroup_and_global_table_joins_follow_new_records_while_the_app_runs(
     broker: Broker, spark_address: str, tmp_path: Path
 ) -> None:
     name = f"t{uuid4().hex[:8]}"
@@ -233,7 +235,7 @@ def test_sliding_and_final_windows_groups_together_and_look_ups_follow_while_the
         consume(broker, [f"{name}-{topic}"], has_come, running.check)
 
     def windowed(column: str) -> Any:
-        """The second at which a window starts, and the value of a column."""
+        """Return a function that reads the second at which a window starts, and the value of a column."""
         return lambda key, value: ((int.from_bytes(key[-8:], "big") - minute_ms) / 1000, value[column])
 
     produce(broker, f"{name}-produtos", ("faca", {"preco": 9}), ("copo", {"preco": 5}))
@@ -276,7 +278,7 @@ def test_sliding_and_final_windows_groups_together_and_look_ups_follow_while_the
         ),
     ],
 )
-def test_a_step_that_cannot_be_is_refused_in_its_own_words(wrong: Any, sentence: str) -> None:
+def test_an_invalid_step_is_refused_with_the_reason(wrong: Any, sentence: str) -> None:
     app = App("loja")
     with pytest.raises(PlanRefused) as refused:
         wrong(app, app.stream("vendas", value=Sale))

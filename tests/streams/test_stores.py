@@ -1,4 +1,4 @@
-"""Stores of an app that runs on a broker and a real Spark: named state by key, range and window, and over HTTP."""
+"""Stores of an app (interactive queries): named state by key, range and window, in Python and over HTTP."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def eventually(app_check: object, holds: object) -> None:
         time.sleep(0.05)
 
 
-def test_named_state_is_asked_by_key_range_and_window_while_the_app_runs(
+def test_stores_are_read_by_key_range_and_window_while_the_app_runs_and_are_restored_from_the_changelog(
     broker: Broker, spark_address: str, tmp_path: Path
 ) -> None:
     name = f"t{uuid4().hex[:8]}"
@@ -68,7 +68,7 @@ def test_named_state_is_asked_by_key_range_and_window_while_the_app_runs(
         (row,) = httpx.get(f"{url}/tables/{name}-totais-changelog/rows?key=ana").json()["rows"]
         assert row["value"] == {"total": 3.0}
         assert len(httpx.get(f"{url}/queries").json()) == 2
-    # When nothing runs, it is still what it was; without its files it is restored from the changelog.
+    # The store can be read after the app has stopped; without its files it is restored from the changelog.
     assert app.store("totais").get("ana") == {"total": 3.0}
     app.close_tables()
     shutil.rmtree(tmp_path / "home" / "tables")
@@ -94,7 +94,7 @@ def test_a_store_reads_avro_and_protobuf_with_the_schema_registry(
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
         for number, city in enumerate((b"Lisboa", b"Faro"), 1):
             made = serialise({"id": number}, SerializationContext(topic, MessageField.KEY))
-            # The message as protoc would write it: field 1, then two packed numbers in field 2.
+            # The message as encoded by protoc: field 1, then two packed numbers in field 2.
             data = b"\x0a" + bytes([len(city)]) + city + b"\x12\x02\x03" + bytes([number])
             producer.produce(topic, key=made, value=frame(address_id, b"\0" + data))
         producer.produce(topic, key=b"\0\0\x0f\xff\xff\0", value=b"lixo")
@@ -122,7 +122,7 @@ def test_a_store_reads_avro_and_protobuf_with_the_schema_registry(
     ]  # fmt: skip
 
 
-def test_a_store_that_is_not_there_or_cannot_be_read_is_refused_with_its_reason(tmp_path: Path) -> None:
+def test_an_unknown_or_unreadable_store_is_refused_with_the_reason(tmp_path: Path) -> None:
     app = App("loja", "127.0.0.1:1", home=tmp_path)
     app.table("clientes", value="nome STRING").to("copia", value=avro())
     app.stream("vendas", value="valor DOUBLE").group_by_key().count().to("totais")

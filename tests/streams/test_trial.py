@@ -1,4 +1,4 @@
-"""Pipelines on records in memory: every step of the Streams API, on a real Spark and without a cluster."""
+"""`App.test`: steps of the Streams API on records in memory, with a real Spark and without a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_expressions_filter_select_and_rekey_in_one_chain(spark: Any) -> None:
     ]
 
 
-def test_columns_are_learnt_headers_and_times_go_along(spark: Any) -> None:
+def test_columns_are_inferred_and_records_keep_headers_and_timestamps(spark: Any) -> None:
     app = App("loja")
     app.stream("vendas").filter("valor > 10").to("caras")
     (record,) = app.test(
@@ -72,7 +72,7 @@ def test_columns_are_learnt_headers_and_times_go_along(spark: Any) -> None:
     assert record == Record("ana", {"valor": 12.0}, START, {"h": b"1"})
 
 
-def test_records_without_a_value_pass_as_they_are_but_count_for_nothing(spark: Any) -> None:
+def test_records_without_a_value_pass_columns_unchanged_and_are_not_counted(spark: Any) -> None:
     app = App("loja")
     sales = app.stream("vendas", value=Sale)
     sales.with_columns(dobro="valor * 2").to("dobros")
@@ -82,7 +82,7 @@ def test_records_without_a_value_pass_as_they_are_but_count_for_nothing(spark: A
     assert pairs(out["totais"]) == [("ana", {"count": 1})]
 
 
-def test_functions_map_filter_flatten_and_rekey(spark: Any) -> None:
+def test_python_functions_map_filter_flatten_and_rekey_a_stream(spark: Any) -> None:
     def double_it(sale: Sale) -> float:
         return sale.valor * 2
 
@@ -108,7 +108,7 @@ def test_functions_map_filter_flatten_and_rekey(spark: Any) -> None:
     assert pairs(out["trocas"])[0] == ("a", {"produto": "ana", "valor": 12.0})
 
 
-def test_words_are_counted(spark: Any) -> None:
+def test_words_of_lines_are_split_and_counted(spark: Any) -> None:
     app = App("palavras")
     lines = app.stream("linhas", value=string)
     lines.flat_map_values("split(lower(value), ' ')").group_by("value").count().to("contagem")
@@ -118,7 +118,7 @@ def test_words_are_counted(spark: Any) -> None:
     }  # fmt: skip
 
 
-def test_windows_cut_time_and_keys_say_their_window(spark: Any) -> None:
+def test_tumbling_hopping_and_session_windows_aggregate_and_records_carry_their_window(spark: Any) -> None:
     app = App("loja")
     sales = app.stream("vendas", value=Sale).group_by_key()
     sales.window(tumbling("1 min")).aggregate(total="sum(valor)", maior="max(valor)").to("minutos", windows=False)
@@ -143,7 +143,7 @@ def test_windows_cut_time_and_keys_say_their_window(spark: Any) -> None:
     ]
 
 
-def test_two_streams_join_where_they_are_near_in_time(spark: Any) -> None:
+def test_two_streams_are_joined_within_a_time_difference(spark: Any) -> None:
     app = App("loja")
     sales, paid = app.stream("vendas", value=Sale), app.stream("pagos", value={"valor": float})
     sales.left_join(paid, within="10 s", grace="0 s", prefix="pago_").to("pares")
@@ -159,7 +159,7 @@ def test_two_streams_join_where_they_are_near_in_time(spark: Any) -> None:
     assert out["pares"][0].time == START + datetime.timedelta(seconds=5)
 
 
-def test_a_stream_meets_a_table_as_it_was_and_is_grouped_by_what_it_found(spark: Any) -> None:
+def test_a_stream_is_joined_with_the_table_row_of_its_time_and_grouped_by_a_joined_column(spark: Any) -> None:
     app = App("loja")
     clients = app.table("clientes", value={"nome": str})
     sales = app.stream("vendas", value=Sale).left_join(clients)
@@ -175,7 +175,7 @@ def test_a_stream_meets_a_table_as_it_was_and_is_grouped_by_what_it_found(spark:
     assert "in several queries" in app.explain()
 
 
-def test_two_tables_join_into_a_table_that_deletes(spark: Any) -> None:
+def test_a_join_of_two_tables_with_a_filter_emits_tombstones_for_rows_that_leave_it(spark: Any) -> None:
     app = App("loja")
     names, places = app.table("nomes", value={"nome": str}), app.table("lugares", value={"cidade": str})
     names.join(places).filter("cidade <> 'Porto'").to("fichas")
@@ -192,7 +192,7 @@ def test_two_tables_join_into_a_table_that_deletes(spark: Any) -> None:
     ]
 
 
-def test_pipelines_read_what_others_wrote_and_unite(spark: Any) -> None:
+def test_pipelines_of_an_app_read_each_others_topics_and_streams_are_united(spark: Any) -> None:
     app = App("loja")
     app.stream("b", value={"n": int}).union(app.stream("c", value={"n": int})).group_by("n % 2 AS impar").count().to(
         "contagem"
@@ -211,13 +211,13 @@ def reciprocal(sale: Sale) -> float:
     return 1 / sale.valor
 
 
-def test_bad_records_are_skipped(spark: Any) -> None:
+def test_bad_records_are_dropped_with_on_error_skip(spark: Any) -> None:
     app = App("loja", on_error="skip")
     app.stream("vendas", value=Sale).map_values(reciprocal).to("saida", value=double)
     assert pairs(app.test({"vendas": BAD}, spark=spark)["saida"]) == [("eva", 0.5)]
 
 
-def test_bad_records_become_dead_letters_with_the_reason_before_and_after_state(spark: Any) -> None:
+def test_bad_records_become_dead_letters_with_the_reason_in_stateless_and_stateful_pipelines(spark: Any) -> None:
     app = App("loja", on_error="dead-letter")
     sales = app.stream("vendas", value=Sale)
     sales.map_values(reciprocal).filter("value > 0").to("saida", value=double)
@@ -237,7 +237,7 @@ def test_bad_records_become_dead_letters_with_the_reason_before_and_after_state(
     assert pairs(out["loja-dead-letters"]) == [(b"ana", b"lixo")]
 
 
-def test_a_bad_record_stops_the_pipeline_and_is_named(spark: Any) -> None:
+def test_a_bad_record_stops_a_pipeline_by_default_and_the_error_names_it(spark: Any) -> None:
     from pessoa.pipelines.refusals import explain_refusal
 
     app = App("loja")
@@ -257,7 +257,9 @@ def test_a_bad_record_stops_the_pipeline_and_is_named(spark: Any) -> None:
         ("dobro(valor) > 1", "filter dobro(valor) > 1: there is no function dobro in Spark SQL"),
     ],
 )
-def test_a_refusal_of_spark_comes_back_in_the_words_of_the_plan(spark: Any, condition: str, reason: str) -> None:
+def test_an_expression_that_spark_refuses_is_reported_with_its_step_and_the_known_columns(
+    spark: Any, condition: str, reason: str
+) -> None:
     app = App("loja")
     app.stream("vendas", value=Sale).filter(condition).select("produto").to("saida")
     with pytest.raises(PlanRefused) as refused:
@@ -278,7 +280,7 @@ PRIMITIVES: list[tuple[Serde[Any], Any]] = [
 ]
 
 
-def test_every_format_is_read_and_written_as_kafkas_serialisers_do(spark: Any) -> None:
+def test_primitive_formats_read_back_the_values_that_they_write(spark: Any) -> None:
     app = App("formatos", on_error="dead-letter")
     topics: dict[str, list[Any]] = {}
     for number, (serde, value) in enumerate(PRIMITIVES):
@@ -304,14 +306,14 @@ def test_bytes_of_the_wrong_format_are_bad_records(spark: Any, serde: Any, bytes
     assert letter.headers["__streams.errors.message"] == reason
 
 
-def test_avro_is_played_without_a_registry_where_its_schema_is_given(spark: Any) -> None:
+def test_avro_with_a_given_schema_needs_no_registry_in_app_test(spark: Any) -> None:
     app = App("loja")
     schema = '{"type": "record", "name": "V", "fields": [{"name": "valor", "type": ["null", "double"]}]}'
     app.stream("vendas", value=avro(schema)).filter("valor > 1").to("caras", value=avro())
     assert pairs(app.test({"vendas": [{"valor": 1}, {"valor": 2}]}, spark=spark)["caras"]) == [(None, {"valor": 2.0})]
 
 
-def test_the_event_time_may_come_from_the_value(spark: Any) -> None:
+def test_the_event_time_is_taken_from_the_timestamp_expression_of_the_stream(spark: Any) -> None:
     app = App("loja", on_error="dead-letter")
     app.stream("vendas", value="quando STRING", timestamp="try_to_timestamp(quando)").group_by_key().window(
         tumbling("1 h")
