@@ -1,4 +1,4 @@
-"""axe-core, the accessibility checker, from npm: one version with its checksum, fetched once into build/."""
+"""Check pages with axe-core, an accessibility checker, fetched once from npm into build/ with a pinned checksum."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ import pytest
 from playwright.sync_api import Page
 
 VERSION = "4.10.3"
-# What `npm view axe-core@4.10.3 dist.integrity` says.
+# The output of `npm view axe-core@4.10.3 dist.integrity`.
 SHA512 = "Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg=="
 FOLDER = Path(__file__).parents[2] / "build" / "axe-core"
 
 
 def serious_faults(page: Page, script: str, rules: Sequence[str] = ()) -> list[tuple[str, str, str]]:
-    """Where, which and what: the faults that axe-core calls serious or critical on an open page, by all of its rules or
-    by these."""
+    """Return URL, rule and HTML of the faults on an open page that axe-core rates as serious or critical.
+
+    All rules are checked, or only those given.
+    """
     if not page.evaluate("'axe' in window"):
         page.evaluate(script)
     chosen = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
@@ -34,7 +36,7 @@ def serious_faults(page: Page, script: str, rules: Sequence[str] = ()) -> list[t
 
 
 def axe_script() -> str:
-    """The text of axe.min.js; the test is skipped where npm is absent or cannot fetch it."""
+    """Return the text of axe.min.js; skip the test if npm is not installed or cannot fetch it."""
     archive = FOLDER / f"axe-core-{VERSION}.tgz"
     if not archive.exists():
         npm = shutil.which("npm")

@@ -1,4 +1,4 @@
-"""The control centre as a process, and what the tests of its pages look at."""
+"""Start the control centre as a process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ START_S = 60
 class Platform(NamedTuple):
     cluster: Cluster
     registry: str
-    # Without logins, and with them.
+    # The control centres without logins (url) and with logins (guarded).
     url: str
     guarded: str
 
 
 class ControlCenter(LoggedProcess):
-    """`pessoa control-center` as a process; `url` is where it says that it listens. It has to stop when it is asked."""
+    """`pessoa control-center` as a process. `url` is the address that it prints; it must stop cleanly at the end."""
 
     def __init__(
         self,

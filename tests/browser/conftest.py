@@ -1,6 +1,6 @@
-"""One cluster with data, one control centre and one Chromium for all tests of pages.
+"""One cluster with data, two control centres and one Chromium for all tests of pages.
 
-They are in the part of `make test` that runs by itself: no worker needs a cluster of its own.
+These tests are in the part of `make test` that runs without parallel workers, so one cluster is enough.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.browser.sample_data import fill
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-# ACLs can be seen and made; without one for a topic, all may do everything.
+# ACLs can be listed and created; a topic without any ACL is open to all users.
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true", "super.users": "User:ANONYMOUS",
 }  # fmt: skip
-# A format of the shop's own: what the notes hold is written backwards.
+# A custom serde: values of the topic `notes` are written backwards.
 SERDES = """
 class Backwards:
     name = "backwards"
@@ -90,7 +90,7 @@ def browser(chromium: str) -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, platform: Platform) -> Iterator[Page]:
-    """A page of its own, which fails the test for an error in the browser's console."""
+    """Open a page in a new browser context; an uncaught error of a script on it fails the test."""
     context = browser.new_context(viewport={"width": 1360, "height": 900}, base_url=platform.url, locale="en-US")
     context.set_default_timeout(20_000)
     opened = context.new_page()

@@ -1,4 +1,4 @@
-"""A broker with Connect, ksql and pipelines on one Spark, and a control centre that knows them."""
+"""Run a broker with Connect, ksql and pipelines on one Spark, and a control centre that is configured with them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,11 @@ class LiveServices(NamedTuple):
 
 @contextmanager
 def live_services(folder: Path, spark: str, cluster: Cluster | None = None, *overrides: str) -> Iterator[LiveServices]:
-    """`spark` is the address of a Spark Connect server, `overrides` are further settings of the control centre, whose
-    home is the folder."""
+    """Start the services and yield their addresses.
+
+    `spark` is the address of a Spark Connect server, `overrides` are further settings of the control centre, whose
+    home is the folder.
+    """
     with ExitStack() as stack:
         servers = (cluster or stack.enter_context(Broker())).bootstrap_servers
         registry = stack.enter_context(SchemaRegistry(servers))

@@ -1,4 +1,4 @@
-"""A small shop's topics, groups and schemas: what the pages are looked at with, in tests and for screenshots."""
+"""The topics, groups and schemas of a small shop, which pages show in tests and on screenshots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CITIES = ("Lisboa", "Porto", "Évora", "Braga", "Faro")
 
 
 def fill(servers: str, registry: str | None, orders: int = 400) -> None:
-    """Create the topics, and produce what they have."""
+    """Create the topics, and produce their records, schemas and committed offsets."""
     admin = AdminClient({"bootstrap.servers": servers})
     topics = {"orders": 3, "payments": 3, "customers": 1, "clicks": 6, "hostile": 1, "empty": 2}
     wanted = [
@@ -76,7 +76,7 @@ def _produce_payments(producer: Producer, registry: str) -> None:
 
 
 def commit(servers: str, group: str, topic: str, offset: int) -> None:
-    """A group without members that has committed this offset in three partitions."""
+    """Commit this offset in three partitions for a group without members."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
     deadline = time.monotonic() + 30
     while True:

@@ -1,4 +1,4 @@
-"""Who sees what on the pages of the control centre, and how they look: to axe-core, in the dark and on a phone."""
+"""Logins and roles on the pages of the control centre, and their look: accessibility, dark theme, phone width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pessoa import control_center
 from tests.browser.axe_core import axe_script, serious_faults
 from tests.browser.center_process import Platform
 
-# What is looked at of each page; `test_every_page_of_the_route_table_is_looked_at` says what is missing.
+# The checked pages; `test_the_list_of_checked_pages_has_an_example_of_every_route` fails if one is missing.
 PAGES = (
     "/", "/classroom", "/brokers", "/brokers/1", "/topics", "/topics/orders", "/topics/orders?tab=messages",
     "/topics/orders?tab=config", "/topics/payments?tab=schema", "/topics/orders?tab=groups",
@@ -21,7 +21,7 @@ PAGES = (
     "/schemas/payments-value", "/schemas/payments-value?version=2&against=1", "/connect", "/connect/nowhere", "/ksql",
     "/lineage", "/access", "/access?tab=quotas", "/access?tab=users", "/alerts", "/settings", "/audit", "/login",
 )  # fmt: skip
-# The look of a page depends on its theme and width, and so do these rules of axe-core; the others are checked once.
+# RULES_OF_LOOKS depend on theme and width; the other rules of axe-core are checked once per page.
 DESKTOP: ViewportSize = {"width": 1360, "height": 900}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 TURN_DARK = "window.Quasar && Quasar.Dark.set(true); document.body.classList.replace('theme-light', 'theme-dark')"
@@ -29,7 +29,9 @@ TURN_LIGHT = "window.Quasar && Quasar.Dark.set(false); document.body.classList.r
 RULES_OF_LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
 
 
-def test_a_reader_sees_masked_fields_and_cannot_change_anything(browser: Browser, platform: Platform) -> None:
+def test_a_user_with_the_reader_role_sees_masked_fields_and_cannot_change_anything(
+    browser: Browser, platform: Platform
+) -> None:
     context = browser.new_context(base_url=platform.guarded, locale="en-US")
     page = context.new_page()
     page.goto("/topics/orders?tab=messages")
@@ -49,7 +51,9 @@ def test_a_reader_sees_masked_fields_and_cannot_change_anything(browser: Browser
     context.close()
 
 
-def test_a_session_that_has_ended_leads_to_the_login(browser: Browser, platform: Platform) -> None:
+def test_after_a_logout_open_pages_lead_to_the_login_and_their_buttons_do_nothing(
+    browser: Browser, platform: Platform
+) -> None:
     context = browser.new_context(base_url=platform.guarded, locale="en-US")
     page = context.new_page()
     page.goto("/login")
@@ -58,7 +62,7 @@ def test_a_session_that_has_ended_leads_to_the_login(browser: Browser, platform:
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Home")
     page.wait_for_function("window.did_handshake")
-    # One that follows messages, and one that does nothing by itself, whose button must not act for a user who is gone.
+    # One page follows messages; the other is idle, and its button must do nothing after the logout.
     tail, still = context.new_page(), context.new_page()
     tail.goto("/topics/orders?tab=messages&start=live")
     still.goto("/access?tab=users")
@@ -78,7 +82,7 @@ def test_a_session_that_has_ended_leads_to_the_login(browser: Browser, platform:
     assert "intruder" not in users.text
 
 
-def test_api_wants_a_login_and_no_foreign_page(platform: Platform) -> None:
+def test_the_api_requires_a_login_and_a_role_and_refuses_other_origins_and_hosts(platform: Platform) -> None:
     url = f"{platform.guarded}/api/v1/topics"
     assert httpx.get(url).status_code == 401
     assert httpx.get(url, auth=("ruy", "secret")).status_code == 200
@@ -92,7 +96,7 @@ def test_api_wants_a_login_and_no_foreign_page(platform: Platform) -> None:
 
 
 def served_paths() -> set[str]:
-    """The addresses of the route table, read from the files that register them; a tab is behind the address."""
+    """Return the paths that the files in `pages` register, with each tab as a query parameter."""
     found = {"/login"}
     for file in (Path(control_center.__file__).parent / "pages").glob("*.py"):
         tree = ast.parse(file.read_text())
@@ -109,7 +113,7 @@ def served_paths() -> set[str]:
     return found
 
 
-def test_every_page_of_the_route_table_is_looked_at() -> None:
+def test_the_list_of_checked_pages_has_an_example_of_every_route() -> None:
     paths = served_paths()
     assert len(paths) > 25
     shapes = {path: re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(path))) for path in paths}
@@ -123,7 +127,7 @@ def faults_of_ksql(page: Page, script: str) -> list[tuple[str, ...]]:
         page.context.add_cookies([{"name": "pessoa_theme", "value": theme, "url": page.url}])
         page.set_viewport_size(DESKTOP)
         page.reload()
-        # The editor has its colours and its completions.
+        # Wait until the editor has its colours and its completions.
         page.wait_for_selector("[data-completes]", state="attached")
         faults += [(theme, *one) for one in serious_faults(page, script)]
         page.set_viewport_size(PHONE)
@@ -131,7 +135,9 @@ def faults_of_ksql(page: Page, script: str) -> list[tuple[str, ...]]:
     return faults
 
 
-def test_axe_finds_no_serious_fault_on_any_page_in_any_look(browser: Browser, platform: Platform) -> None:
+def test_axe_finds_no_serious_accessibility_fault_on_any_page_theme_and_width(
+    browser: Browser, platform: Platform
+) -> None:
     script = axe_script()
     context = browser.new_context(base_url=platform.url, locale="en-US", bypass_csp=True)
     context.add_cookies([{"name": "pessoa_theme", "value": "light", "url": platform.url}])
@@ -142,7 +148,7 @@ def test_axe_finds_no_serious_fault_on_any_page_in_any_look(browser: Browser, pl
         page.goto(path)
         page.wait_for_selector(".main, .login")
         if path == "/ksql":
-            # Its editor takes its colours when the page is loaded.
+            # The editor takes its colours only when the page is loaded.
             faults += faults_of_ksql(page, script)
             continue
         faults += [("light", *one) for one in serious_faults(page, script)]

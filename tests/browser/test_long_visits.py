@@ -1,4 +1,4 @@
-"""An expired session and 10,000 topics: what takes long, or a process of its own."""
+"""Slow tests of pages: an expired session (in another control centre), and 10,000 topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.browser.center_process import ControlCenter, Platform
 from tests.browser.test_pages import go
 
 
-def test_an_open_page_leads_to_the_login_when_its_session_expires_and_the_login_leads_back(
+def test_an_open_page_with_an_expired_session_leads_to_the_login_which_leads_back_to_the_page(
     browser: Browser, platform: Platform, tmp_path: Path
 ) -> None:
     users = tmp_path / "users"
@@ -21,7 +21,7 @@ def test_an_open_page_leads_to_the_login_when_its_session_expires_and_the_login_
     ) as center:  # fmt: skip
         context = browser.new_context(base_url=center.url, locale="en-US")
         page = context.new_page()
-        # A page that does not draw itself anew: one that does is in use.
+        # This page does not refresh itself: a page that does keeps its session in use.
         page.goto("/schemas?q=pay")
         log_in(page)
         expect(page.get_by_role("link", name="payments-value")).to_be_visible()
@@ -41,7 +41,7 @@ def log_in(page: Page) -> None:
     page.get_by_role("button", name="Log in").click()
 
 
-def test_ten_thousand_topics_are_paged_searched_and_found_by_keyboard(page: Page, platform: Platform) -> None:
+def test_a_list_of_10000_topics_is_paged_searched_and_found_by_keyboard(page: Page, platform: Platform) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -51,7 +51,7 @@ def test_ten_thousand_topics_are_paged_searched_and_found_by_keyboard(page: Page
     for part in parts:
         for future in admin.create_topics([NewTopic(name, 1, 1) for name in part], request_timeout=60).values():
             failure = future.exception(90)
-            # On a busy machine librdkafka asks again for what is already made.
+            # On a busy machine librdkafka repeats the request, and the topic exists already.
             assert failure is None or "already exists" in str(failure)
     try:
         go(page, "/topics?q=many-&sort=name&page=200")

@@ -1,4 +1,4 @@
-"""What a person does on each page of the control centre, in a real Chromium on a cluster with data."""
+"""User actions on each page of the control centre, in a real Chromium on a cluster with data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def go(page: Page, path: str) -> None:
     page.wait_for_function("window.did_handshake")
 
 
-def test_home_says_in_words_how_the_cluster_is_and_shows_its_services(page: Page) -> None:
+def test_home_reports_the_state_of_the_cluster_in_words_and_lists_its_services(page: Page) -> None:
     go(page, "/")
     expect(page.get_by_text("Everything is well: 3 brokers")).to_be_visible()
     expect(page.locator(".tile", has_text="Brokers")).to_contain_text("3/3")
@@ -36,7 +36,7 @@ def test_search_finds_a_topic_by_keyboard_and_enter_opens_it(page: Page) -> None
     page.wait_for_url("**/topics/payments")
 
 
-def test_pages_are_portuguese_and_dark_when_chosen(page: Page) -> None:
+def test_pages_switch_to_portuguese_and_to_the_dark_theme(page: Page) -> None:
     go(page, "/topics")
     page.get_by_role("button", name="Português").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Tópicos")
@@ -45,7 +45,7 @@ def test_pages_are_portuguese_and_dark_when_chosen(page: Page) -> None:
     expect(page.locator("body")).to_have_class(re.compile("theme-dark"))
 
 
-def test_a_topic_is_created_found_favoured_and_deleted_by_its_typed_name(page: Page) -> None:
+def test_a_topic_is_created_found_marked_as_favourite_and_deleted_by_typing_its_name(page: Page) -> None:
     go(page, "/topics")
     page.get_by_role("button", name="Create a topic").click()
     page.get_by_label("Name").fill("bad name!")
@@ -72,17 +72,17 @@ def test_a_topic_is_created_found_favoured_and_deleted_by_its_typed_name(page: P
     expect(page.locator("tr", has_text="delete topic")).to_contain_text("fresh")
 
 
-def test_a_topic_draws_its_partitions_with_leader_and_offsets(page: Page) -> None:
+def test_a_topic_page_draws_each_partition_with_its_leader_and_offsets(page: Page) -> None:
     go(page, "/topics/orders")
     expect(page.locator(".part")).to_have_count(3)
     expect(page.locator(".rep.lead")).to_have_count(3)
     expect(page.locator(".part").first.locator(".cell.next")).to_be_visible()
 
 
-def test_messages_are_searched_filtered_and_opened(page: Page) -> None:
+def test_messages_are_searched_filtered_and_opened_and_a_wrong_filter_is_reported(page: Page) -> None:
     go(page, "/topics/orders?tab=messages")
     expect(page.locator(".msg")).to_have_count(50)
-    # Partitions are read one after the other; the newest are of all of them.
+    # The newest messages come from all partitions, although partitions are read one after the other.
     places = page.locator(".msg summary .where:first-child").all_inner_texts()
     assert {one.partition(" ")[0] for one in places} == {"0", "1", "2"}
     page.get_by_label("Search keys, values, headers").fill("t-123")
@@ -101,7 +101,7 @@ def test_messages_are_searched_filtered_and_opened(page: Page) -> None:
     expect(page.get_by_text("there is no field amount")).to_be_visible()
 
 
-def test_a_saved_filter_is_offered_again_and_messages_are_downloaded(page: Page) -> None:
+def test_a_saved_filter_is_listed_in_the_settings_and_messages_are_downloaded_as_csv(page: Page) -> None:
     go(page, "/topics/orders?tab=messages&filter=partition == 0")
     page.get_by_role("button", name="Save the filter").click()
     page.get_by_label("Name").fill("first partition")
@@ -120,7 +120,7 @@ def test_avro_messages_are_decoded_by_their_registered_schema(page: Page) -> Non
     expect(page.locator(".msg .value").first).to_contain_text('"amount"')
 
 
-def test_a_serde_of_the_operator_reads_searches_and_writes_messages(page: Page, platform: Platform) -> None:
+def test_a_custom_serde_decodes_searches_and_encodes_messages(page: Page, platform: Platform) -> None:
     httpx.post(f"{platform.url}/api/v1/topics", json={"name": "notes", "partitions": 1}).raise_for_status()
     go(page, "/topics/notes?tab=messages")
     page.get_by_role("button", name="Produce").click()
@@ -140,7 +140,7 @@ def test_a_serde_of_the_operator_reads_searches_and_writes_messages(page: Page, 
     expect(page.locator(".msg .value")).to_have_text("aet yub")
 
 
-def test_hostile_messages_are_shown_as_text_and_run_nothing(page: Page) -> None:
+def test_messages_with_scripts_are_shown_as_text_and_not_executed(page: Page) -> None:
     go(page, "/topics/hostile?tab=messages")
     script = page.locator(".msg", has_text="<script>")
     expect(script).to_be_visible()
@@ -155,7 +155,7 @@ def test_hostile_messages_are_shown_as_text_and_run_nothing(page: Page) -> None:
     assert page.evaluate("window.hacked") is None
 
 
-def test_a_live_tail_shows_what_is_produced_in_the_dialog(page: Page, platform: Platform) -> None:
+def test_a_live_tail_shows_messages_produced_on_the_page_and_by_the_api(page: Page, platform: Platform) -> None:
     go(page, "/topics/empty?tab=messages&start=live")
     expect(page.get_by_text("Live: 0 messages so far")).to_be_visible()
     page.get_by_role("button", name="Produce").click()
@@ -172,7 +172,7 @@ def test_a_live_tail_shows_what_is_produced_in_the_dialog(page: Page, platform: 
     expect(page.locator(".msg")).to_have_count(6)
 
 
-def test_offsets_are_reset_as_the_preview_shows_and_the_group_deleted(page: Page, platform: Platform) -> None:
+def test_offsets_of_a_group_are_previewed_and_reset_and_the_group_is_deleted(page: Page, platform: Platform) -> None:
     commit(platform.cluster.bootstrap_servers, "to-reset", "orders", 5)
     go(page, "/consumers/to-reset")
     page.get_by_role("button", name="Reset offsets").click()
@@ -188,7 +188,7 @@ def test_offsets_are_reset_as_the_preview_shows_and_the_group_deleted(page: Page
     expect(page.get_by_text("billing")).to_be_visible()
 
 
-def test_schemas_show_a_diff_and_refuse_what_is_not_compatible(page: Page) -> None:
+def test_schema_pages_show_a_diff_of_versions_and_report_an_incompatible_schema(page: Page) -> None:
     go(page, "/schemas")
     page.get_by_role("link", name="payments-value").click()
     page.get_by_role("link", name="compare with 1").click()
@@ -200,7 +200,7 @@ def test_schemas_show_a_diff_and_refuse_what_is_not_compatible(page: Page) -> No
     expect(page.get_by_text("It is not compatible.")).to_be_visible()
 
 
-def test_a_service_that_is_away_is_told_and_not_an_error(page: Page) -> None:
+def test_pages_of_services_without_a_url_show_that_they_are_not_configured(page: Page) -> None:
     go(page, "/connect")
     expect(page.get_by_text("Connect is not configured here.")).to_be_visible()
     go(page, "/ksql")
@@ -208,7 +208,7 @@ def test_a_service_that_is_away_is_told_and_not_an_error(page: Page) -> None:
     expect(page.get_by_role("button", name="Run")).to_be_disabled()
 
 
-def test_lineage_joins_a_topic_with_the_groups_that_read_it(page: Page) -> None:
+def test_the_lineage_page_connects_a_topic_with_the_groups_that_read_it(page: Page) -> None:
     go(page, "/lineage")
     expect(page.locator("svg a[href='/topics/orders']")).to_be_visible()
     expect(page.locator("svg a[href='/consumers/billing']")).to_be_visible()
@@ -225,7 +225,7 @@ def test_the_fourth_consumer_of_the_classroom_stays_idle(page: Page) -> None:
     expect(page.locator(".scene .wide text", has_text=re.compile("^idle$"))).to_have_count(1, timeout=30_000)
 
 
-def test_an_alert_rule_fires_and_is_switched_off(page: Page) -> None:
+def test_an_alert_rule_fires_and_its_alert_ends_when_the_rule_is_switched_off(page: Page) -> None:
     go(page, "/alerts")
     page.get_by_role("button", name="Add a rule").click()
     page.get_by_label("Name").fill("slow billing")
@@ -237,7 +237,7 @@ def test_an_alert_rule_fires_and_is_switched_off(page: Page) -> None:
     expect(page.locator(".notice.bad")).to_have_count(0)
 
 
-def test_many_topics_are_paged_on_the_server(page: Page, platform: Platform) -> None:
+def test_a_list_of_1000_topics_is_paged_on_the_server(page: Page, platform: Platform) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
@@ -255,7 +255,7 @@ def test_many_topics_are_paged_on_the_server(page: Page, platform: Platform) -> 
             future.result(60)
 
 
-def test_a_broker_that_stops_while_looking_is_named_and_its_leaders_move(page: Page, platform: Platform) -> None:
+def test_open_pages_show_that_a_broker_was_killed_and_that_its_leaders_moved(page: Page, platform: Platform) -> None:
     go(page, "/")
     expect(page.get_by_text("Everything is well")).to_be_visible()
     platform.cluster.kill(2)

@@ -1,4 +1,4 @@
-"""What a person does on the pages of Connect, ksql and the lineage, with the servers and Spark behind them."""
+"""User actions on the pages of Connect, ksql and the lineage, with real servers and Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def live(chromium: str, spark_address: str, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def page(browser: Browser, live: LiveServices) -> Iterator[Page]:
-    """A page of the control centre that has services; an error in the browser's console fails the test."""
+    """Open a page of the control centre with services; an uncaught error of a script on it fails the test."""
     context = browser.new_context(
         viewport={"width": 1360, "height": 900}, base_url=live.url, locale="en-US", bypass_csp=True
     )
@@ -48,7 +48,7 @@ def go(page: Page, path: str) -> None:
 
 
 def type_statement(page: Page, text: str) -> None:
-    """Replace what the editor has, as a person does it, and close what is offered for completion."""
+    """Replace the text of the editor with key presses, and close its list of completions."""
     page.locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.insert_text(text)
@@ -60,7 +60,9 @@ def run(page: Page, text: str) -> None:
     page.get_by_role("button", name="Run").click()
 
 
-def test_a_query_of_ksql_is_written_run_drawn_paused_and_terminated(page: Page, live: LiveServices) -> None:
+def test_a_ksql_query_is_written_with_completion_run_charted_paused_and_terminated(
+    page: Page, live: LiveServices
+) -> None:
     make_topic(live.servers, "sales", 1)
     go(page, "/ksql")
     page.wait_for_selector("[data-completes]", state="attached")
@@ -68,13 +70,13 @@ def test_a_query_of_ksql_is_written_run_drawn_paused_and_terminated(page: Page, 
     expect(page.get_by_text("Stream created")).to_be_visible()
     expect(page.locator("tr", has_text="SALES")).to_contain_text("AMOUNT INTEGER")
 
-    # Names of the server are completed, once the page knows them.
+    # The names of streams are completed once the page has loaded them from the server.
     go(page, "/ksql")
     page.wait_for_selector("[data-completes]", state="attached")
     page.locator(".cm-content").click()
     page.keyboard.press("Control+a")
     page.keyboard.type("SELECT * FROM sal", delay=20)
-    # By the mouse: the editor takes an Enter within 75 ms of the list for one that was meant for the text.
+    # Click: within 75 ms after the list appears, the editor inserts an Enter into the text instead.
     page.locator(".cm-tooltip-autocomplete li", has_text="SALES").click()
     expect(page.locator(".cm-content")).to_contain_text("SELECT * FROM SALES")
 
@@ -156,7 +158,9 @@ def test_a_connector_is_created_through_its_form_shows_dead_letters_and_is_delet
     expect(page.get_by_text("There is no connector.")).to_be_visible()
 
 
-def test_lineage_draws_what_a_pipeline_a_query_and_a_connector_read_and_write(page: Page, live: LiveServices) -> None:
+def test_the_lineage_page_draws_the_topics_that_a_pipeline_a_ksql_query_and_a_connector_read_and_write(
+    page: Page, live: LiveServices
+) -> None:
     for topic in ("input", "loud"):
         make_topic(live.servers, topic, 1)
     fill(live.servers, "input", [(b"k", b"hello")])

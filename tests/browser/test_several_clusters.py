@@ -1,5 +1,4 @@
-"""Two clusters in one browser: chosen, kept by links and deep links; and one whose only broker goes away and comes
-back."""
+"""A control centre with two clusters: links keep the chosen one, and the only broker of one stops and returns."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def two(browser: Browser, platform: Platform, tmp_path: Path) -> Iterator[TwoClu
             context.close()
 
 
-def test_a_cluster_is_chosen_kept_by_every_link_and_its_loss_and_return_are_told(two: TwoClusters) -> None:
+def test_links_keep_the_chosen_cluster_and_pages_show_when_its_broker_stops_and_returns(two: TwoClusters) -> None:
     page = two.page
     go(page, "/")
     expect(page.locator(".clusters .tile")).to_have_count(2)
@@ -51,7 +50,7 @@ def test_a_cluster_is_chosen_kept_by_every_link_and_its_loss_and_return_are_told
     page.get_by_role("link", name="Messages", exact=True).click()
     page.wait_for_url(re.compile("tab=messages.*cluster=test"))
     expect(page.locator(".msg")).to_contain_text("only here")
-    # A form, the address itself, and the search by keyboard.
+    # A form, a reload and the search by keyboard keep the cluster too.
     page.wait_for_function("window.did_handshake")
     page.get_by_label("Search keys, values, headers").fill("absent")
     page.get_by_role("button", name="Show").click()
@@ -72,7 +71,7 @@ def test_a_cluster_is_chosen_kept_by_every_link_and_its_loss_and_return_are_told
     two.test.stop()
     banner = page.locator(".main .notice.bad")
     expect(banner).to_contain_text("No broker answered", timeout=30_000)
-    # What was known stays to be read; the other cluster is as it was.
+    # The page keeps the last known topics; the other cluster is not affected.
     expect(page.get_by_role("link", name="trial")).to_be_visible()
     other = page.context.new_page()
     go(other, "/topics/orders?cluster=main")

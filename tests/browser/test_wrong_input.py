@@ -1,4 +1,4 @@
-"""What forms of the control centre say to input that cannot be: a sentence, and nothing is changed."""
+"""Invalid input in forms of the control centre is refused with a sentence, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def expect_message(page: Page, text: str) -> None:
     expect(page.locator(".q-notification, .q-dialog .notice.bad").filter(has_text=text).first).to_be_visible()
 
 
-def test_a_topic_with_settings_that_cannot_be_is_not_created(page: Page, platform: Platform) -> None:
+def test_a_topic_with_invalid_settings_is_not_created(page: Page, platform: Platform) -> None:
     go(page, "/topics?create=1")
     page.get_by_label("Name").fill("never-made")
     configs = page.get_by_label("Configuration: a key=value on each line")
@@ -40,7 +40,7 @@ def test_a_topic_with_settings_that_cannot_be_is_not_created(page: Page, platfor
     assert httpx.get(f"{platform.url}/api/v1/topics/never-made").status_code == 404
 
 
-def test_a_reset_without_a_number_or_a_time_is_not_planned(page: Page, platform: Platform) -> None:
+def test_an_offset_reset_without_a_valid_number_or_time_is_refused(page: Page, platform: Platform) -> None:
     commit(platform.cluster.bootstrap_servers, "not-reset", "orders", 5)
     go(page, "/consumers/not-reset")
     page.get_by_role("button", name="Reset offsets").click()
@@ -60,7 +60,9 @@ def test_a_reset_without_a_number_or_a_time_is_not_planned(page: Page, platform:
     assert [one["committed"] for one in offsets] == [5, 5, 5]
 
 
-def test_a_schema_without_a_subject_or_that_is_no_schema_is_not_registered(page: Page, platform: Platform) -> None:
+def test_an_invalid_or_incompatible_schema_or_one_without_a_subject_is_not_registered(
+    page: Page, platform: Platform
+) -> None:
     go(page, "/schemas")
     page.get_by_role("button", name="Register a schema").click()
     text = page.locator(".q-dialog textarea")
@@ -78,7 +80,7 @@ def test_a_schema_without_a_subject_or_that_is_no_schema_is_not_registered(page:
     assert httpx.get(f"{platform.registry}/subjects").json() == ["payments-value"]
 
 
-def test_a_message_for_no_partition_with_half_a_header_or_too_long_is_not_produced(
+def test_a_message_with_a_wrong_partition_or_header_or_a_too_long_value_is_not_produced(
     page: Page, platform: Platform
 ) -> None:
     before = httpx.get(f"{platform.url}/api/v1/topics/customers").json()["messages"]
@@ -99,7 +101,7 @@ def test_a_message_for_no_partition_with_half_a_header_or_too_long_is_not_produc
     assert httpx.get(f"{platform.url}/api/v1/topics/customers").json()["messages"] == before
 
 
-def test_an_alert_rule_without_a_name_a_number_or_a_url_is_not_kept(page: Page) -> None:
+def test_an_alert_rule_without_a_name_a_number_or_a_valid_url_is_not_saved(page: Page) -> None:
     go(page, "/alerts")
     page.get_by_role("button", name="Add a rule").click()
     press(page, "Save")
@@ -116,7 +118,7 @@ def test_an_alert_rule_without_a_name_a_number_or_a_url_is_not_kept(page: Page) 
     expect(page.locator("tr", has_text="never kept")).to_have_count(0)
 
 
-def test_a_user_without_a_password_is_not_made(page: Page) -> None:
+def test_a_user_without_a_password_is_not_created(page: Page) -> None:
     go(page, "/access?tab=users")
     page.get_by_role("button", name="Set a password").click()
     page.get_by_label("User").fill("pessoa")
@@ -124,7 +126,7 @@ def test_a_user_without_a_password_is_not_made(page: Page) -> None:
     expect_message(page, "A user has a name and a password.")
 
 
-def test_the_acls_of_an_application_want_a_principal_and_are_shown_made_and_deleted(page: Page) -> None:
+def test_acls_of_an_application_need_a_valid_principal_and_are_previewed_created_and_deleted(page: Page) -> None:
     go(page, "/access")
     page.get_by_role("button", name="Let an application in").click()
     page.get_by_label("Topics, with commas").fill("orders, click*")
@@ -140,7 +142,7 @@ def test_the_acls_of_an_application_want_a_principal_and_are_shown_made_and_dele
         expect(page.locator(".main tbody tr")).to_have_count(left)
 
 
-def test_a_configuration_that_cannot_be_is_refused_and_the_old_one_stays(page: Page) -> None:
+def test_an_invalid_topic_config_is_refused_and_the_old_value_stays(page: Page) -> None:
     go(page, "/topics/customers?tab=config")
     row = page.locator("tr", has=page.get_by_text("retention.ms", exact=True))
     row.get_by_role("button", name="Edit").click()
@@ -151,7 +153,7 @@ def test_a_configuration_that_cannot_be_is_refused_and_the_old_one_stays(page: P
     expect(row.locator("code")).to_have_text("604800000")
 
 
-def test_an_address_of_nothing_says_what_is_not_there(page: Page) -> None:
+def test_a_page_of_an_unknown_topic_group_subject_or_broker_reports_what_is_missing(page: Page) -> None:
     for path, told in (
         ("/topics/nowhere", "There is no topic nowhere."),
         ("/consumers/nobody", "nobody"),
