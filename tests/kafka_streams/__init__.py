@@ -1,4 +1,4 @@
-"""A Kafka Streams application (Java) as a process that a test can ask and kill: StreamsApp.java, beside this file."""
+"""Start a Kafka Streams application in Java (StreamsApp.java) as a process that a test can query and kill."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StreamsApp(TypedProcess):
         guarantee: str = "at_least_once",
         **settings: str,
     ) -> None:
-        """Settings are named with underscores for their points."""
+        """`settings` are properties of Kafka Streams, with underscores instead of dots in their names."""
         jars = os.pathsep.join(map(str, fetch([*locked(), *locked(LOCK_FILE)])))
         words = [servers, application_id, protocol, str(state), shape, prefix, guarantee]
         words += [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
@@ -38,11 +38,11 @@ class StreamsApp(TypedProcess):
         super().__init__(command, output, errors=errors, name=application_id)
 
     def wait_until_running(self) -> None:
-        # And has not left this state.
+        # RUNNING must be the last state that was printed.
         self.wait_for(r"(?m)^state RUNNING\n(?![\s\S]*^state )", START_S)
 
     def get(self, word: str) -> int | None:
-        """Ask the application's own store, as an interactive query does."""
+        """Return the count of a word in the local store of the application (an interactive query); None if absent."""
         answered_count = len(self._answers)
         self.type(f"get {word}")
         eventually(lambda: len(self._answers) > answered_count, START_S, about=self)
@@ -55,6 +55,6 @@ class StreamsApp(TypedProcess):
         return [line for line in self.lines if not line.startswith("state ")]
 
     def end(self) -> None:
-        """Stop the application as its user would."""
+        """Close the standard input of the application and wait until it has shut down cleanly."""
         self.end_input()
         assert self.wait_for_end(START_S) == 0, self._tail()

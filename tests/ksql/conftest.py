@@ -1,4 +1,4 @@
-"""Fixtures for tests of ksql on Spark: the shared Spark, and a broker for a module."""
+"""Fixtures for tests of ksql on Spark: a broker for each module, and the shared Spark."""
 
 from __future__ import annotations
 

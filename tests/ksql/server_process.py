@@ -1,7 +1,7 @@
-"""A ksql server in a process of its own, for tests that kill it: `python -m tests.ksql.server_process SERVERS HOME`.
+"""Run a ksql server as a process that tests can kill: `python -m tests.ksql.server_process SERVERS HOME`.
 
 It is the server that `pessoa ksql-server` runs, but with a Spark that starts quickly. It prints `server URL`, and
-`spark PID` whenever Spark is another process. Started anew with the same home it goes on.
+`spark PID` for each new process of Spark. Restarted with the same home it continues its queries.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.support.spark import SMALL
 
 def small_runner(config: KsqlConfig) -> SparkQueryRunner:
     engine = Engine(config.bootstrap_servers, home=config.home / "engine", spark=SMALL, state_topic=None)
-    threading.Thread(target=tell_of_spark, args=(engine,), daemon=True).start()
+    threading.Thread(target=print_spark_pids, args=(engine,), daemon=True).start()
     properties = {**config.below("ksql.streams."), "auto.offset.reset": config.offset_reset}
     return SparkQueryRunner(engine, service_id=config.service_id, properties=properties)
 
 
-def tell_of_spark(engine: Engine) -> None:
+def print_spark_pids(engine: Engine) -> None:
     told = 0
     while True:
         server = engine.spark_server

@@ -1,4 +1,4 @@
-"""Statements for tests: a catalogue made of text, the plan of a query, and what the pure runtime makes of records."""
+"""Make a catalogue and plans from the text of statements, and run a plan over records in the pure runtime."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def in_process(plan: LogicalPlan, records: Iterable[KafkaRecord]) -> list[Row]:
 
 
 def row(key: bytes | None, value: bytes | None, timestamp_ms: int) -> Row:
-    """A record with its value as JSON means it: 1.0E10 and 10000000000.0 are one number."""
+    """Return a row whose value is parsed as JSON, if it is JSON: 1.0E10 and 10000000000.0 are the same number."""
     try:
         return key, None if value is None else json.loads(value), timestamp_ms
     except ValueError:
@@ -45,7 +45,7 @@ def row(key: bytes | None, value: bytes | None, timestamp_ms: int) -> Row:
 
 
 def by_key(rows: Iterable[Row]) -> dict[bytes | None, list[tuple[object, int]]]:
-    """Records of each key in their order: there is none between keys."""
+    """Return the values and timestamps of each key in order; records of different keys have no order."""
     found: dict[bytes | None, list[tuple[object, int]]] = {}
     for key, value, timestamp_ms in rows:
         found.setdefault(key, []).append((value, timestamp_ms))

@@ -1,4 +1,4 @@
-"""Every case of tests/ksql/cases, in process. A case file's form is described in pessoa/ksql/case_files.py."""
+"""Every case of tests/ksql/cases in the pure runtime. pessoa/ksql/case_files.py describes the format of case files."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def all_cases() -> list[tuple[str, Case]]:
 
 
 CASES = all_cases()
-# Looked at before any test runs: some load functions of their own.
+# Listed before any test runs, because some tests load user functions.
 FUNCTIONS = known_names()
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{name}: {case.name}") for name, case in CASES])
-def test_case(case: Case) -> None:
+def test_a_ksql_case_gives_its_expected_outputs_or_error(case: Case) -> None:
     run_case(case)
 
 
-def test_every_function_is_in_a_case() -> None:
+def test_every_ksql_function_is_called_in_a_case() -> None:
     text = "\n".join(case.statements.upper() for _, case in CASES)
     called = set(re.findall(r"\b([A-Z_0-9]+)\(", text))
     assert [name for name in FUNCTIONS if name not in called] == []

@@ -1,4 +1,4 @@
-"""The classic tutorials, through the command line, on a real Spark: statements of files, then pull and push queries."""
+"""ksqlDB's classic tutorials by the command line on a real Spark: statements from files, then pull and push queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pessoa.testing import Broker
 from tests.services.ksql.serving import ksql_server
 
 TUTORIALS = Path(__file__).parent / "tutorials"
-# The machine that runs these may be very busy, and a Spark starts once for all of them.
+# The machine that runs these tests may be very busy, and the first test waits until Spark has started.
 DEADLINE_S = 300.0
 
 
@@ -49,7 +49,7 @@ class CommandLine:
 
 @pytest.fixture(scope="module")
 def ksql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    """A server with the statements of all tutorials: their queries start beside each other."""
+    """Start a server and run the statements of all tutorials, so that their queries start at the same time."""
     home = tmp_path_factory.mktemp("ksql")
     with Broker() as broker, ksql_server(broker.bootstrap_servers, home, make_runner=spark_runner) as server:
         command = CommandLine(str(server.base_url))
@@ -69,7 +69,7 @@ def test_pageviews_are_enriched_with_users(ksql: CommandLine) -> None:
     ksql.wait_for_rows("SELECT userid FROM pageviews_female;", [["User_1"]])
 
 
-def test_fraud_is_found_in_windows(ksql: CommandLine) -> None:
+def test_cards_with_three_payments_in_a_window_are_found_with_their_amounts(ksql: CommandLine) -> None:
     query = "SELECT card_number, attempts, total, amounts FROM possible_fraud WHERE card_number = '4970';"
     ksql.wait_for_rows(query, [["4970", 3, 60.5, [10.0, 20.5, 30.0]]])
     assert ksql.rows("SELECT * FROM possible_fraud WHERE card_number = '3724';") == []
@@ -80,20 +80,20 @@ def test_movies_have_average_ratings(ksql: CommandLine) -> None:
     ksql.wait_for_rows(query, [["Die Hard", 835, 2], ["Tree of Life", 980, 2]])
 
 
-def test_anomalies_are_found(ksql: CommandLine) -> None:
+def test_sensor_readings_out_of_range_are_selected_and_repeated_ones_counted(ksql: CommandLine) -> None:
     strange = [["s1", 151, "near"], ["s2", 162, "far"], ["s1", 170, "far"]]
     ksql.wait_for_rows("SELECT sensor, reading, how FROM strange;", strange)
     ksql.wait_for_rows("SELECT sensor, times, highest FROM hot;", [["s1", 2, 170]])
 
 
-def test_riders_are_tracked_and_views_are_made_of_views(ksql: CommandLine) -> None:
+def test_the_last_locations_of_riders_are_a_table_from_which_another_table_is_made(ksql: CommandLine) -> None:
     ksql.wait_for_rows(
         "SELECT la, lo, moves FROM current_location WHERE profile_id = '4ab5cbad';", [[37.7857, -122.4011, 2]]
     )
     ksql.wait_for_rows("SELECT how_many FROM riders_near WHERE how_many > 1;", [[2]])
 
 
-def test_orders_follow_the_changes_of_customers(ksql: CommandLine) -> None:
+def test_orders_joined_with_customers_by_a_foreign_key_follow_changes_of_customers(ksql: CommandLine) -> None:
     query = "SELECT order_id, name, total FROM orders_enriched;"
     ksql.wait_for_rows(query, [[10, "Ana Maria", 5.0], [11, "Rui", 7.5]])
     ksql("-e", "INSERT INTO customers (id, name, email) VALUES (2, 'Rui Melo', 'rui@example.com');")

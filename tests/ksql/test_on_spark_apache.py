@@ -37,7 +37,7 @@ def apache() -> Iterator[str]:
         yield servers
 
 
-def test_queries_on_apache_kafka_give_what_the_pure_runtime_gives(
+def test_queries_on_apache_kafka_give_the_output_of_the_pure_runtime(
     apache: str, spark_address: str, tmp_path: Path
 ) -> None:
     engine = Engine(apache, home=tmp_path, spark_remote=spark_address, state_topic=None)

@@ -1,10 +1,10 @@
-"""A share of the cases as streams: real topics, real queries, all of them beside each other in one Spark session.
+"""Run a sample of the cases as streams: real topics and queries, all at the same time in one Spark session.
 
-Some run natively, the others go through the ordered operator: one for each format and step of NOT_NATIVE, then others.
-Each has topics of its own with one partition; what the query writes is compared with what the pure runtime makes of the
-same records, which is what the case expects (test_ksql_cases.py). Schemas are those of a real registry, whose ids are
-others than the case's: they are replaced in what goes in, and left out of what is compared.
-PESSOA_KSQL_STREAM_CASES=100 takes more cases, half of them native.
+Some cases run natively, the others through the ordered operator: at least one for each reason in NOT_NATIVE.
+Each case has its own topics with one partition. The output is compared with the output of the pure runtime for the same
+records, which test_ksql_cases.py compares with the case. Schemas are registered in a real registry, whose ids differ
+from those in the case: ids are replaced in the input and removed from the output before it is compared.
+PESSOA_KSQL_STREAM_CASES=100 runs more cases, half of them natively.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from tests.support.topics import eventually, make_topic, read_all
 COUNT = int(os.environ.get("PESSOA_KSQL_STREAM_CASES", "12"))
 LATER_MS = 100 * 86_400_000
 EARLIEST = {"auto.offset.reset": "earliest"}
-# Their values are those of the machine, or the order between keys counts.
+# Cases with these words depend on the clock, on chance, or on the order between keys.
 UNLIKE = ("RANDOM", "UUID", "UNIX_TIMESTAMP()", "ROWPARTITION", "ROWOFFSET")
-# How the reasons begin for which a query does not run natively.
+# Prefixes of the reasons for which a query does not run natively.
 NOT_NATIVE = (
     "values in AVRO ",
     "values in PROTOBUF ",
@@ -60,7 +60,7 @@ NOT_NATIVE = (
     "DECIMAL(",
 )
 REGISTRY_FORMATS = ("AVRO", "JSON_SR", "PROTOBUF")
-# The bytes in front of a record of these formats: 0 and the id of the schema.
+# Data in these formats begins with a byte 0 and the four bytes of the schema id.
 SCHEMA_ID_END = 5
 
 
@@ -70,12 +70,12 @@ class StreamCase(NamedTuple):
     records: list[KafkaRecord]
     properties: dict[str, str]
     schemas: MemorySchemas
-    # Why it is not native.
+    # Why the plan is not native.
     why: str
 
 
 def renamed(value: Any, prefix: str) -> Any:
-    """The same plan on topics of its own."""
+    """Return the plan with a prefix before the names of its topics."""
     if isinstance(value, Source):
         return replace(value, topic=prefix + value.topic, partitions=1)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
@@ -87,7 +87,7 @@ def renamed(value: Any, prefix: str) -> Any:
 
 
 def stream_cases() -> tuple[list[StreamCase], list[StreamCase]]:
-    """Cases that run natively, and those that do not."""
+    """Return the cases that run natively, and those that do not."""
     native: list[StreamCase] = []
     ordered: list[StreamCase] = []
     for number, (file, case) in enumerate(CASES):
@@ -98,7 +98,7 @@ def stream_cases() -> tuple[list[StreamCase], list[StreamCase]]:
         topics = source_topics_of(plan)
         records = [one for one in opened.input_records() if one.topic in topics]
         times = [one.timestamp_ms for one in records]
-        # Between topics the earliest record comes first, and a topic has its records in their order.
+        # Records of different topics are processed by timestamp, so these must be distinct and ascending.
         if not records or (len(set(topics)) > 1 and times != sorted(set(times))):
             continue
         prefix = f"case{number}-"
@@ -117,7 +117,7 @@ def stream_cases() -> tuple[list[StreamCase], list[StreamCase]]:
 
 
 def _moved(record: KafkaRecord, prefix: str) -> KafkaRecord:
-    """The record in the case's own topic, some days later: a producer takes the time 0 for none."""
+    """Return the record in the case's own topic, 100 days later: a producer treats the timestamp 0 as none."""
     return record._replace(topic=prefix + record.topic, partition=0, timestamp_ms=record.timestamp_ms + LATER_MS)
 
 
@@ -131,7 +131,7 @@ def _is_fit(file: str, case: Case) -> bool:
 
 
 def chosen() -> list[StreamCase]:
-    """As many as wanted and at least one for each reason, spread over all files, the two ways in turn."""
+    """Return COUNT cases or more, spread over all files: native and others in turn, at least one for each reason."""
     native, ordered = stream_cases()
     half = COUNT // 2
     firsts = [next(one for one in ordered if one.why.startswith(reason)) for reason in NOT_NATIVE]
@@ -212,7 +212,7 @@ def runner(broker: Broker, registry: dict[str, str], spark_address: str, tmp_pat
     running.close()
 
 
-def test_cases_run_as_streams_beside_each_other(
+def test_cases_run_as_concurrent_streams_with_the_output_of_the_pure_runtime(
     runner: SparkQueryRunner, broker: Broker, registry: dict[str, str]
 ) -> None:
     servers = broker.bootstrap_servers

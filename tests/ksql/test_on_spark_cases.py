@@ -1,7 +1,7 @@
-"""Cases of tests/ksql/cases whose plan is native, on a real Spark, in batches.
+"""Run the cases of tests/ksql/cases whose plan is native on a real Spark, as batches.
 
-A batch runs what a stream would, over records in memory: cases whose plan keeps no state are compared record by record,
-those with an aggregate by the last row of each key.
+A batch runs the plan of the stream over records in memory. Cases whose plan keeps no state are compared record by
+record, those with an aggregate by the last row of each key.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ RECORDS = (
     "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY, timestamp TIMESTAMP,"
     " headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
-# As many frames become one job.
+# The frames of this many cases are run as one job of Spark.
 CASES_IN_A_JOB = 12
 MOST_NATIVE = 120
-# What differs by design (docs/DEVIATIONS.md): a number's text, and when a window closes.
+# Cases that differ by design (docs/DEVIATIONS.md): a number as text, and when a window closes.
 DIFFERENT = ("STRING takes anything", "without GRACE rows are taken for a day")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def single_query(case: Case) -> tuple[OpenCase, LogicalPlan] | None:
-    """A case with one persistent query, its records and outputs."""
+    """Return the opened case and its plan; None unless it has exactly one persistent query and expects outputs."""
     if case.error is not None or case.outputs is None or case.schemas:
         return None
     try:
@@ -74,7 +74,7 @@ def frame_of(spark: Any, opened: OpenCase, plan: Node, number: int) -> Any:
     return records.selectExpr(f"{number} AS number", "key", "value", "unix_millis(timestamp) AS time_ms", "headers")
 
 
-def test_native_plans_of_cases_give_what_the_cases_expect(spark: Any) -> None:
+def test_native_spark_plans_of_cases_give_the_expected_outputs(spark: Any) -> None:
     for name, value in SESSION_SETTINGS.items():
         spark.conf.set(name, value)
     found = list(native_cases())
@@ -101,13 +101,13 @@ def test_native_plans_of_cases_give_what_the_cases_expect(spark: Any) -> None:
 def difference(opened: OpenCase, plan: LogicalPlan, node: Node, records: list[KafkaRecord]) -> str:
     assert plan.sink is not None
     if any(map(has_state, every(node))):
-        # A batch has the last row of each key alone.
+        # A batch has only the last row of each key.
         query = InProcessQuery(plan, opened.settings, opened.schemas, 1)
         last = {one.key: row(*one[:3]) for record in opened.input_records() for one in query.take(record)}
         came = {one.key: row(one.key, one.value, one.timestamp_ms) for one in records}
         return "" if came == last else f"{came} is not {last}"
     topic, count = plan.sink.topic, opened.partitions(plan.sink.topic)
-    # Where the producer would put them.
+    # The partitions to which a producer would send the records.
     placed = [one._replace(topic=topic, partition=partition_of(one.key, count) if one.key else 0) for one in records]
     try:
         check_outputs(opened, {topic: placed})

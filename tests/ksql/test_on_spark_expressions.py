@@ -1,6 +1,6 @@
-"""Expressions mean in Spark what they mean in ksql/evaluate: random ones and chosen ones, over the same rows.
+"""Compare chosen and random expressions in Spark and in ksql/evaluate, over the same rows.
 
-All of them are columns of a few DataFrames over one table of rows, so Spark compiles little and runs once each.
+The expressions are columns of a few DataFrames over one table of rows, so Spark runs only a few jobs.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def table(spark: Any) -> Any:
     return spark.createDataFrame(given, f"n INT, {fields}").orderBy("n")
 
 
-def test_every_translated_expression_gives_what_evaluate_gives(table: Any) -> None:
+def test_expressions_translated_to_spark_give_the_values_of_the_in_process_evaluator(table: Any) -> None:
     random = Random(19)
     texts = [*CHOSEN, *(random_text(random, random.choice(list(TEMPLATES)), 3) for _ in range(RANDOM_COUNT))]
     translated: list[tuple[str, Typed, str]] = []
@@ -220,7 +220,7 @@ def test_every_translated_expression_gives_what_evaluate_gives(table: Any) -> No
         try:
             typed = typed_of(text)
         except KsqlError:
-            # Chance has compared what ksql does not compare.
+            # The random expression compares types that ksql does not compare.
             continue
         try:
             translated.append((text, typed, translate(typed, columns).or_null))
@@ -242,7 +242,7 @@ def test_every_translated_expression_gives_what_evaluate_gives(table: Any) -> No
     assert not told, "\n".join(f"{text}: {rest}" for text, rest in list(told.items())[:12])
 
 
-def test_types_that_spark_holds_otherwise_are_refused() -> None:
+def test_expressions_of_types_that_spark_represents_differently_are_refused_as_not_native() -> None:
     decimal: SqlType = parse_type_text("DECIMAL(4, 2)")
     scope = ColumnScope({"X": decimal, "A": parse_type_text("ARRAY<INT>")})
     for text in ("X + 1", "A[1]", "ROUND(X)", "CAST(X AS STRING)", "ARRAY_LENGTH(A)"):

@@ -1,7 +1,7 @@
-"""Spark, the ksql server and the broker are killed under load, with exactly-once.
+"""Kill Spark, the ksql server and the broker under load, with exactly-once.
 
-What readers of committed records see is what a run without faults gives: for each key the same records in the same
-order, each once. The server finds its statements in the command topic, and its queries go on from their checkpoints.
+The committed records must equal those of a run without faults: for each key the same records in the same order, each
+once. The server restores its statements from the command topic, and its queries continue from their checkpoints.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ServerProcess(LoggedProcess):
         self.url = self.wait_for(r"(?m)^server (\S+)\n", PATIENCE_S)[1]
 
     def spark(self, *, after: int = 0) -> int:
-        """The process group of the first Spark that is not the one before; waits until it is there."""
+        """Wait for the first Spark whose process group is not `after`, and return its process group."""
         return int(self.wait_for(rf"(?m)^spark (?!{after}\n)(\d+)\n", PATIENCE_S)[1])
 
     def run(self, text: str) -> list[dict[str, object]]:
@@ -68,7 +68,9 @@ def rows_of(servers: str, topic: str) -> list[Row]:
     return [row(one.key(), one.value(), one.timestamp()[1]) for one in read_all(servers, topic)]
 
 
-def test_outputs_are_those_of_a_run_without_faults(tmp_path: Path) -> None:
+def test_exactly_once_outputs_equal_a_run_without_faults_when_spark_server_and_broker_are_killed(
+    tmp_path: Path,
+) -> None:
     with Broker() as broker:
         servers = broker.bootstrap_servers
         make_topic(servers, "sales", 1, retention_ms="-1")

@@ -1,4 +1,4 @@
-"""The ordered operator on a real Spark: its order, its state, its records, with and without exactly-once."""
+"""The ordered operator on a real Spark: time order, state and output records, with and without exactly-once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.topics import eventually, fill, make_topic, read_all
 def _workers_get_the_topology_by_value() -> None:
     from pyspark import cloudpickle
 
-    # Spark's workers know pessoa, and not these tests.
+    # Spark's workers can import pessoa, but not these tests.
     cloudpickle.register_pickle_by_value(tiny_topology)  # type: ignore[no-untyped-call]
 
 
@@ -30,14 +30,14 @@ def rows(servers: str, topic: str) -> list[tuple[bytes, int, int]]:
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_every_step_is_told_in_the_order_of_times_and_state_outlives_the_engine(
+def test_the_ordered_operator_emits_updates_in_time_order_and_keeps_state_over_an_engine_restart(
     broker: Broker, spark_address: str, tmp_path: Path, delivery: str
 ) -> None:
     servers = broker.bootstrap_servers
     source, target = f"in-{delivery}", f"out-{delivery}"
 
     def told() -> list[tuple[bytes, int, int]]:
-        """An engine that ends before its batch is committed may write it again, unless exactly-once is asked for."""
+        """Return the output; at least once, without duplicates: a batch that was not committed is written again."""
         found = rows(servers, target)
         return found if delivery == "exactly-once" else sorted(set(found))
 
@@ -49,7 +49,7 @@ def test_every_step_is_told_in_the_order_of_times_and_state_outlives_the_engine(
         "count", start_function=start_function(query), delivery=delivery,  # type: ignore[arg-type]
         keep_timestamps=True, slots=2,
     )  # fmt: skip
-    # Two partitions, whose records are taken in the order of their times.
+    # The records of both partitions are processed in the order of their timestamps.
     fill(servers, source, [(b"a", b"x"), (b"d", b"x"), (b"a", b"y"), (b"d", b"gone")], [1000, 500, 2000, 3000])
     first = [(b"gone", 1, 3000), (b"x", 1, 500), (b"x", 2, 1000), (b"y", 1, 2000)]
     with Engine(servers, home=tmp_path, spark_remote=spark_address, state_topic=None) as engine:
@@ -63,7 +63,9 @@ def test_every_step_is_told_in_the_order_of_times_and_state_outlives_the_engine(
     assert {message.headers()[0] for message in read_all(servers, target)} == {("from", b"tiny")}
 
 
-def test_rows_of_a_stage_without_state_are_not_shuffled(broker: Broker, spark_address: str, tmp_path: Path) -> None:
+def test_the_ordered_operator_copies_every_row_in_a_stage_without_state(
+    broker: Broker, spark_address: str, tmp_path: Path
+) -> None:
     servers = broker.bootstrap_servers
     make_topic(servers, "plain-in", 2, retention_ms="-1")
     make_topic(servers, "plain-out", 2, retention_ms="-1")

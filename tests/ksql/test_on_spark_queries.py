@@ -1,4 +1,4 @@
-"""Persistent queries on a real Spark give what the pure runtime gives, the native and the ordered way."""
+"""Persistent queries on a real Spark, native and through the ordered operator, compared with the pure runtime."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def expected(text: str) -> list[Row]:
 
 
 def start(runner: SparkQueryRunner, servers: str, name: str, text: str, *, ordered: bool) -> str:
-    """Start the query under a name for the way; its sink has that name too."""
+    """Start the query natively or through the ordered operator; return the name of its sink topic."""
     from dataclasses import replace
 
     way = f"{name}_{'ORDERED' if ordered else 'NATIVE'}"
@@ -146,7 +146,7 @@ def rows_of(servers: str, topic: str) -> list[Row]:
     return [row(one.key(), one.value(), one.timestamp()[1]) for one in read_all(servers, topic)]
 
 
-def test_native_and_ordered_ways_give_what_the_pure_runtime_gives(runner: SparkQueryRunner, servers: str) -> None:
+def test_native_and_ordered_queries_give_the_output_of_the_pure_runtime(runner: SparkQueryRunner, servers: str) -> None:
     statements = {name: (text, True) for name, text in NATIVE.items()} | {
         name: (text, False) for name, text in ORDERED.items()
     }
@@ -158,7 +158,7 @@ def test_native_and_ordered_ways_give_what_the_pure_runtime_gives(runner: SparkQ
             assert runner.status(f"CSAS_{topic}_1").speed == "real-time", runner.status(f"CSAS_{topic}_1")
             started[topic] = text
     for topic, text in started.items():
-        # Between stages rows travel through topics, as in Kafka Streams: what is certain is the last row of each key.
+        # Between stages rows pass through topics, as in Kafka Streams, so only the last row of each key is certain.
         compared = last_of_each if topic.startswith(SEVERAL_STAGES) else by_key
         wanted = compared(expected(text))
 
@@ -187,13 +187,13 @@ SKIPPED_RECORDS = [
     (key(1), b'{"item": "tea", "amount": 5, "at": -1}'),
     (key(1), None),
     (key(2), b'{"item": "cup", "amount": 6, "at": 2000}'),
-    # Goes on, and a column of it has no value.
+    # This record is not skipped: one of its columns has no value.
     (key(2), b'{"item": "pot", "at": 2000}'),
 ]
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["native", "ordered"])
-def test_skipped_records_and_failed_expressions_are_told_in_the_processing_log(
+def test_skipped_records_and_failed_expressions_are_written_to_the_processing_log(
     runner: SparkQueryRunner, servers: str, spark_log: Path, ordered: bool
 ) -> None:
     topic = f"skipped_{'ordered' if ordered else 'native'}"
@@ -224,7 +224,7 @@ def test_skipped_records_and_failed_expressions_are_told_in_the_processing_log(
 
 
 @pytest.mark.parametrize("window", ["", "WINDOW TUMBLING (SIZE 1 MINUTE)"], ids=["table", "windows"])
-def test_what_fails_behind_an_aggregate_is_told_in_the_processing_log(
+def test_failed_expressions_after_an_aggregate_are_written_to_the_processing_log(
     runner: SparkQueryRunner, servers: str, spark_log: Path, window: str
 ) -> None:
     topic = f"divided_{'windows' if window else 'table'}"
@@ -321,5 +321,5 @@ def test_terminate_deletes_the_topics_between_stages(runner: SparkQueryRunner, s
 
 
 def last_of_each(rows: list[Row]) -> dict[bytes | None, object]:
-    """The last value of each key that is not deleted."""
+    """Return the last value of each key that is not deleted."""
     return {one: found[-1][0] for one, found in by_key(rows).items() if found[-1][0] is not None}

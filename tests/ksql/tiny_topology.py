@@ -1,4 +1,4 @@
-"""A topology of one stage without any ksql: it counts the records of each value, in the order of their times."""
+"""A topology of one stage without ksql: it counts the records of each value in time order, or copies them."""
 
 from __future__ import annotations
 
