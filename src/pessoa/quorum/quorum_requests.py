@@ -105,13 +105,16 @@ def _no_fetch(error: ErrorCode) -> FetchResponse:
 async def _fetch_later(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply, max_wait_ms: int, version: int) -> Message:
     deadline_ms = quorum.monotonic_ms() + max_wait_ms
     raft = quorum.raft
-    while await quorum.wait_for_change(deadline_ms):
+    while True:
+        # First looked at before the first wait: this begins a turn of the loop later than the request was looked at.
         if not raft.is_leader or raft.epoch != fetch.epoch:
             # It says who leads instead, and counts for nothing.
             reply = raft.fetch(quorum.monotonic_ms(), fetch)
             break
         reply = _read_records(quorum, fetch, reply)
         if reply.records or quorum.high_watermark > fetch.high_watermark:
+            break
+        if not await quorum.wait_for_change(deadline_ms):
             break
     return _fetch_response(quorum, reply, version)
 

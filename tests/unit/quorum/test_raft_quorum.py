@@ -11,13 +11,18 @@ from pessoa.log.files import DiskError
 from pessoa.log.simulated_disk import SimulatedDisk
 from pessoa.quorum.quorum_settings import LeaderAndEpoch
 from pessoa.quorum.state_file import CorruptQuorumState
+from pessoa.quorum.translation import Introduction, request_of
 from pessoa.quorum.uncommitted_appends import NotLeader, QuorumFailed
+from pessoa.raft.messages import Fetch
+from pessoa.raft.voters import ReplicaKey
 from pessoa.wire.api import vote
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
+from pessoa.wire.api.fetch import FetchResponse
 from pessoa.wire.api.vote import VoteRequest, VoteResponse
 from pessoa.wire.errors import ErrorCode
+from pessoa.wire.schema import Message
 from pessoa.wire.stored.metadata_records import NoOpRecord
-from tests.support.quorums import Node, Quorums, ask_quorum, topic, topics
+from tests.support.quorums import CLUSTER_ID, Node, Quorums, ask_quorum, topic, topics
 from tests.support.virtual_time import run
 
 STATE_FILE = "/meta/__cluster_metadata-0/quorum-state"
@@ -53,6 +58,28 @@ def test_listeners_are_called_for_a_batch_before_its_append_returns() -> None:
         quorum = await node.start()
         await quorum.append([topic("a")])
         assert topics(node) == ["a"]
+        await node.stop()
+
+    run(body)
+
+
+def test_a_fetch_is_answered_at_once_with_records_committed_before_it_begins_to_wait() -> None:
+    """A wake-up of the waiting fetches may come between the look for records and the start of the waiting."""
+
+    async def body() -> None:
+        node = alone()
+        quorum = await node.start()
+        broker = ReplicaKey(2)
+        wanted = Fetch(quorum.epoch, broker, quorum.log_end_offset, quorum.epoch, quorum.high_watermark)
+        answer = ask_quorum(quorum, request_of(wanted, Introduction(CLUSTER_ID, {}, 1 << 20, 500)), 18)
+        assert not isinstance(answer, Message), "there is nothing to fetch"
+        await quorum.append([topic("a")])
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        response = await answer
+        assert loop.time() == began
+        assert isinstance(response, FetchResponse)
+        assert response.responses[0].partitions[0].records
         await node.stop()
 
     run(body)
