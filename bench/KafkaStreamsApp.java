@@ -1,6 +1,6 @@
-// What Kafka Streams does in the pipelines' measurements: a copy, a count by key ("total"), or a count by key in windows
-// of a minute ("count"). Run by `bench/kafka_streams.py`: servers, kind, input topic, output topic, folder for state,
-// linger.ms, application id.
+// The Kafka Streams program of the measurements of pipelines: a copy, a count by key ("total"), or a count by key in
+// windows of a minute ("count"). Run by `bench/kafka_streams.py`: servers, kind, input topic, output topic, folder for
+// state, linger.ms, application id.
 
 import java.time.Duration;
 import java.util.Properties;

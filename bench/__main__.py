@@ -4,8 +4,8 @@ A part is a file `bench/<family>_<name>.py` (`micro_wire.py`) which has
 
     def run(report: Report) -> None
 
-and hands its numbers to the report (`bench/report.py`). `python -m bench` runs every part, `python -m bench micro_wire`
-those that are named; a prefix is enough. A part measures everyone it compares in the same run, because two runs on a
+and adds its numbers to the report (`bench/report.py`). `python -m bench` runs every part, `python -m bench micro_wire`
+only the named ones; a prefix is enough. A part measures all that it compares in the same run, because two runs on a
 shared machine cannot be compared.
 """
 
@@ -23,7 +23,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def parts() -> list[str]:
-    """Return the names of the files that have a `run`; the others are what parts share."""
+    """Return the names of the files that have a `run`; parts share the other files."""
     return sorted(path.stem for path in FOLDER.glob("*_*.py") if "\ndef run(" in path.read_text(encoding="utf-8"))
 
 
@@ -39,7 +39,7 @@ def chosen(arguments: list[str]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    # Who ends us with SIGTERM ends the brokers too, which would otherwise go on for ever.
+    # SIGTERM must end the brokers as well, which would otherwise run for ever.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     print(f"Python {platform.python_version()} on {platform.machine()}")
     for part in chosen(arguments):

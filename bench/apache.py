@@ -1,19 +1,19 @@
-"""Both sides of a comparison: one broker of ours and one of Apache Kafka, each a process of its own.
+"""The two sides of a comparison: one broker of ours and one of Apache Kafka, each a process of its own.
 
     compare(report, measure)
 
-starts one side on an empty directory, lets `measure` put load on it, stops it, and does the same with the other; then
-again, and the other side goes first. What is reported is the median of the rounds. Never do both run at once: the
-machine has few cores, and the load generator wants one of them.
+starts one side on an empty directory, calls `measure`, which puts load on it, stops it, and does the same with the
+other side; in the next round the other side is first. The report gets the median of the rounds. The two sides never run
+at the same time: the machine has few cores, and the load generator needs one of them.
 
-Apache Kafka runs as its scripts would start it: a heap of 1 GB, G1, and its own defaults. Both sides have the settings
-of the `server.properties` that Apache ships, in which the first member of a group need not wait.
+Apache Kafka runs as its scripts start it: a heap of 1 GB, G1, and its own defaults. Both sides have the settings of the
+`server.properties` that Apache ships, in which group.initial.rebalance.delay.ms is 0.
 
-    PESSOA_BENCH_SCALE    how much load: 1 is the full measurement, 0.2 a look (default 1)
+    PESSOA_BENCH_SCALE    how much load: 1 is the full measurement, 0.2 a quick one (default 1)
     PESSOA_BENCH_ROUNDS   how often each side is started (default 3)
-    PESSOA_BENCH_BEFORE   another checkout of this repository: its broker is the other side, in place of Apache Kafka's
+    PESSOA_BENCH_BEFORE   another checkout of this repository: its broker is the other side, instead of Apache Kafka's
 
-`verdicts` holds the figures against what was promised: "ours, at least".
+`verdicts` compares the figures with the promised factors ("ours, at least").
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ JVM = (
 SERVER_JVM = ("-Xms1G", "-Xmx1G", *JVM)
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
-# How Linux makes the number of a clock of the number of a process (`clock_getcpuclockid`, which Python does not have).
+# How Linux computes the id of a CPU clock from a process id (`clock_getcpuclockid`, which Python does not have).
 _CPUCLOCK_SCHED = 2
 
 
@@ -79,7 +79,7 @@ def scaled(count: int) -> int:
 
 
 class Process(NamedTuple):
-    """What the kernel knows about a running broker."""
+    """Memory and CPU time of a running process, from the kernel."""
 
     pid: int
 
@@ -90,17 +90,18 @@ class Process(NamedTuple):
         raise AssertionError(f"process {self.pid} has no memory")
 
     def cpu_seconds(self) -> float:
-        """Of all threads, those that have ended included, in nanoseconds: short bursts can be measured."""
+        """Return the CPU time of all threads, also of those that have ended, with a resolution that suits short
+        bursts."""
         return time.clock_gettime((~self.pid << 3) | _CPUCLOCK_SCHED)
 
 
 class Side(NamedTuple):
-    """A broker that answers, and how clients reach one listener of it."""
+    """A running broker, and how clients connect to one of its listeners."""
 
     name: str
     port: int
     process: Process
-    # What clients need beside the address: librdkafka in its words, Java in a file of properties.
+    # What clients need besides the address: settings of librdkafka, and a properties file for Java.
     client: Mapping[str, str] = NO_SETTINGS
     java_client: Path | None = None
 
@@ -116,7 +117,7 @@ class Side(NamedTuple):
 def running_pessoa(
     data: Path, more: Mapping[str, str] = NO_SETTINGS, *, name: str = OURS, wrapper: Sequence[str] = ()
 ) -> Iterator[Side]:
-    """`more` are settings of the broker. Where they name listeners, one is PLAINTEXT."""
+    """Start our broker with the settings `more`, yield it, and stop it. Its listeners, if set, include PLAINTEXT."""
     listeners = more.get("listeners") or f"PLAINTEXT://{HOST}:{reserve_port()}"
     port = port_of("PLAINTEXT", listeners)
     settings = {"log.dirs": str(data), "group.initial.rebalance.delay.ms": "0", **more, "listeners": listeners}
@@ -142,7 +143,8 @@ def stopped_at_the_end(process: LoggedProcess) -> Iterator[None]:
 
 @contextmanager
 def running_apache(data: Path, more: Mapping[str, str] = NO_SETTINGS) -> Iterator[Side]:
-    """`more` are settings of the broker. Where they name listeners, PLAINTEXT and CONTROLLER are among them."""
+    """Start Apache's broker with the settings `more`, yield it, and stop it. Its listeners, if set, include PLAINTEXT
+    and CONTROLLER."""
     kafka = ApacheKafka(data=[data], jvm=SERVER_JVM, properties=more)
     if "listeners" in more:
         node = kafka.nodes[0]
@@ -155,13 +157,13 @@ def running_apache(data: Path, more: Mapping[str, str] = NO_SETTINGS) -> Iterato
 
 
 def port_of(listener: str, listeners: str) -> int:
-    """In the words of the setting: NAME://host:port, separated by commas."""
+    """Return the port of a listener in the value of the setting: NAME://host:port, separated by commas."""
     return next(int(one.rpartition(":")[2]) for one in listeners.split(",") if one.startswith(f"{listener}:"))
 
 
 def wrapper_before() -> tuple[str, ...]:
-    """Return the command that makes Python import the package of PESSOA_BENCH_BEFORE; its modules are compiled first,
-    as those of this checkout are, so that no start compiles them."""
+    """Return the command with which Python imports the package of PESSOA_BENCH_BEFORE. Its modules are compiled first,
+    as those of this checkout are, so that no start of a broker compiles them."""
     source = Path(CHECKOUT_BEFORE).resolve() / "src"
     if not (source / "pessoa").is_dir():
         raise SystemExit(f"PESSOA_BENCH_BEFORE names no checkout of this repository: {source}/pessoa is missing")
@@ -171,7 +173,7 @@ def wrapper_before() -> tuple[str, ...]:
 
 
 def sides() -> dict[str, Callable[[Path], AbstractContextManager[Side]]]:
-    """Whom there is to compare; ours alone where there is no Java."""
+    """Return the starters of the two sides, or only of ours without Java."""
     if CHECKOUT_BEFORE:
         return {OURS: running_pessoa, BEFORE: partial(running_pessoa, name=BEFORE, wrapper=wrapper_before())}
     if java() is None:
@@ -189,7 +191,7 @@ def wait_for_metadata(port: int, broker: LoggedProcess) -> None:
 
 
 def knows_itself(port: int) -> bool:
-    """Whether Metadata version 1 without topics is answered and names the one broker."""
+    """Return whether the broker answers Metadata version 1, without topics, and names itself."""
     body = struct.pack(">hhihi", 3, 1, 0, -1, 0)
     try:
         with socket.create_connection((HOST, port), timeout=5) as connection:
@@ -203,7 +205,7 @@ def knows_itself(port: int) -> bool:
 # Comparing.
 
 T = TypeVar("T")
-# What one round measured: (case, unit) → value.
+# The figures of one round: (case, unit) → value.
 Figures = dict[tuple[str, str], float]
 
 
@@ -217,7 +219,7 @@ def compare_sides(
     starters: Mapping[str, Callable[[Path], AbstractContextManager[T]]],
     rounds: int = ROUNDS,
 ) -> None:
-    """Start each of them on an empty directory, in every other round in the opposite order; report the medians."""
+    """Start each side on an empty directory, in every other round in the opposite order; report the medians."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for number in range(rounds):
         for name in list(starters)[:: -1 if number % 2 else 1]:
@@ -234,7 +236,8 @@ def compare_sides(
 
 
 def print_verdicts(report: Report, at_least: Mapping[str, float]) -> None:
-    """`at_least` says for some cases how many times better than Apache Kafka we want to be."""
+    """Print the verdicts. `at_least` has for some cases the promised factor by which we are better than Apache
+    Kafka."""
     for line in verdicts(report, at_least):
         print(f"  {line}")
 
@@ -250,9 +253,9 @@ def verdicts(report: Report, at_least: Mapping[str, float]) -> Iterator[str]:
         yield f"{verdict:<6}  {case} ({unit}): {times:.2f}× Apache Kafka, wanted {at_least[case]:.2f}×"
 
 
-# What the parts do with either side.
+# What parts do with both sides.
 
-# librdkafka speaks of queues that it purges when it ends. Errors are enough.
+# librdkafka logs the queues that it purges when it ends. Errors are enough.
 QUIET = {"log_level": 3}
 
 

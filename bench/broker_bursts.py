@@ -1,10 +1,10 @@
-"""Identical Produce requests to both sides in turn, in many short bursts: the finest look at what a change costs.
+"""Identical Produce requests to both sides in turn, in many short bursts: the most precise measure of a change's cost.
 
-A producer fills its batches by how fast the broker answers, so its requests, and with them the processor time per GB,
-differ from run to run. Here both sides run at once and get the same bytes (`bench/bursts.py`). One process differs from
-the next by some percent too (where its memory lies), so each round starts new ones, and their median counts.
+The size of a producer's batches depends on how fast the broker answers, so its requests, and the CPU time per GB, vary
+from run to run. Here both sides run at the same time and get the same bytes (`bench/bursts.py`). Processes also differ
+by some percent (by their memory layout), so each round starts new ones, and the median counts.
 
-Meant for PESSOA_BENCH_BEFORE; beside Apache Kafka it shows the same as `broker_produce`, less well.
+Meant for PESSOA_BENCH_BEFORE; for a comparison with Apache Kafka `broker_produce` is better.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Consuming from one broker, beside Apache Kafka: MB/s, and the broker's processor time per GB.
+"""Consuming from one broker, compared with Apache Kafka: MB/s, and the broker's CPU time per GB.
 
 Six partitions are filled, and Apache's kafka-consumer-perf-test reads them from the beginning, twice, as two groups.
-The faster of the two counts: half of the time of a short run is the compiling of the consumer.
+The faster of the two counts: in a short run Java spends half of the time with compiling the consumer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""TLS handshakes with one broker, beside Apache Kafka: how many in a second, and what each costs the broker.
+"""TLS handshakes with one broker, compared with Apache Kafka: rate, and the broker's CPU time for each.
 
-`THREADS` clients connect, shake hands, read what the server sends with it and close, one time after the other. A
-client's part of a full handshake takes as long as the server's, and both share the machine: the processor time of the
-broker says how many it could do with a core of its own. A resumed handshake takes no signature; with TLS 1.3 we give
-out no tickets (`security/tls/contexts.py`), so it is one of TLS 1.2.
+`THREADS` clients repeatedly connect, do the handshake, read what the server sends after it, and close. The client's
+part of a full handshake takes as long as the server's, and both share the machine: the CPU time of the broker says how
+many it could do with a core of its own. A resumed handshake needs no signature; with TLS 1.3 we issue no tickets
+(`security/tls/contexts.py`), so resumption is measured with TLS 1.2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From produce to consume: how long a record takes through one broker at a steady rate, beside Apache Kafka.
+"""End-to-end latency: from produce to consume through one broker at a steady rate, compared with Apache Kafka.
 
-Producer and consumer are librdkafka's and live in this process, so one clock says when a record was handed in and
-when it came out. Every record is sent at once (`linger.ms=0`) with acks=all, on a schedule that does not wait for
-answers: a broker that falls behind is seen to.
+Producer and consumer are librdkafka's and run in this process, so one clock measures when a record was produced and
+when it was consumed. Every record is sent at once (`linger.ms=0`) with acks=all, on a schedule that does not wait for
+responses, so that a broker that falls behind shows a higher latency.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RATE_PER_S = 1000
 RECORDS = 15_000
-# So many as against those that are measured go before: one opens the connections, the others let Java compile its code.
+# The share of records that come first and are not measured: they open connections and let Java compile its code.
 WARMUP_SHARE = 0.5
 PADDING = b"x" * 92
 TOPIC = "latency"
@@ -27,7 +27,7 @@ TIMEOUT_S = 30.0
 
 CASE = f"produce to consume, {RATE_PER_S}/s, acks=all"
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
-# "0.7 × at p50 and p99": a latency that is so much lower.
+# "0.7 × at p50 and p99": our latency is to be so much lower.
 AT_LEAST = {f"{CASE}, p50": 1 / 0.7, f"{CASE}, p99": 1 / 0.7}
 
 STAMP = struct.Struct(">d")
@@ -57,7 +57,7 @@ def measure(side: Side) -> Figures:
 
 
 def through(producer: Any, consumer: Any, count: int) -> list[float]:
-    """Send so many records on schedule, and wait until all of them have come out."""
+    """Send so many records on schedule, wait until all were consumed, and return their latencies in milliseconds."""
     sender = threading.Thread(target=send, args=(producer, count), daemon=True)
     sender.start()
     latencies = receive(consumer, count)
@@ -77,7 +77,7 @@ def send(producer: Any, count: int) -> None:
 
 
 def receive(consumer: Any, count: int) -> list[float]:
-    """The milliseconds that each record took, in the order of their coming."""
+    """Return the latency of each record in milliseconds, in the order of arrival."""
     latencies: list[float] = []
     deadline = time.monotonic() + count / RATE_PER_S + TIMEOUT_S
     while len(latencies) < count:

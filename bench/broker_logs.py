@@ -1,8 +1,8 @@
-"""What watching costs: the access log as JSON and as text, and the metrics, beside a broker with none of them.
+"""The cost of observability: the access log as JSON and as text, and metrics, compared with a broker without them.
 
-All variants run at once and get the same requests in turn (`bench/bursts.py`). The log of requests that Apache Kafka
-has (`kafka.request.logger` at DEBUG, written with the rest of its output) is measured the same way; its metrics cannot
-be turned off. What is scraped from a broker is work of its own, done once in a while, and is not in these figures.
+All variants run at the same time and get the same requests in turn (`bench/bursts.py`). Apache Kafka's request log
+(`kafka.request.logger` at DEBUG, written with the rest of its output) is measured the same way; its metrics cannot be
+turned off. Scraping metrics is not in these figures: it happens once in some seconds.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Producing to one broker, beside Apache Kafka: throughput by record size, acks and codec, and what it costs.
+"""Producing to one broker, compared with Apache Kafka: throughput by record size, acks and codec, CPU time and memory.
 
 Apache's kafka-producer-perf-test writes to six partitions as fast as it can; it is the same program for both. On two
-cores it takes at least one of them for itself, so what a broker leaves of the machine counts as much as what it can
-do: the processor time of the broker per GB of records, and its memory after all of the load, stand beside it.
+cores it takes at least one of them, so the CPU time of the broker per GB of records matters as much as the throughput;
+it is reported too, and so is the broker's memory after the load.
 
-A codec is work for the producer alone: the broker stores batches as they come.
+Compression is work for the producer only: the broker stores batches as they come.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 PARTITIONS = 6
-# So many that the producer's own compilation, which takes some six seconds of processor time with any load, is over
-# in the part that is left out of the figures.
+# Enough that Java has compiled the producer, which takes some six seconds of CPU time with any load, within the part
+# that is not in the figures.
 RECORDS = {100: 4_000_000, 1000: 1_000_000}
 
 

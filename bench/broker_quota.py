@@ -1,9 +1,9 @@
-"""A producer with a quota beside one without: what each gets over twenty seconds, beside Apache Kafka.
+"""A producer with a quota beside one without: the bytes of each in twenty seconds, compared with Apache Kafka.
 
-Both are librdkafka's, in this process, each with its client id; `producer_byte_rate` of the one is 1 MB/s. Bytes
-are those of acknowledged values, counted between two moments: the first is `WARM_UP_S` after the start, when the burst
-that every new client may have is over (ten seconds' worth at once, for which it then waits), and the second is twenty
-seconds later. `share of the limit` should be 1, and the other producer should not notice the quota at all.
+Both are librdkafka's, in this process, each with its client id; `producer_byte_rate` of the one is 1 MB/s. Bytes are
+those of acknowledged values, counted between two moments: the first is `WARM_UP_S` after the start, when the burst that
+every new client may have is over (ten seconds' worth at once, after which it is throttled), and the second is twenty
+seconds later. `share of the limit` should be 1, and the quota should have no effect on the other producer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT_BYTES = 1_000_000
 WARM_UP_S = 24.0
 MEASURED_S = 20.0
 VALUE = b"x" * 1000
-# What the producer without a quota sends per second: a rate that it keeps on a busy machine.
+# The rate of the producer without a quota, which it also reaches on a busy machine.
 FREE_RECORDS_PER_S = 2_000
 TOPIC = "quota"
 
@@ -32,7 +32,7 @@ def run(report: Report) -> None:
 
 
 class Load(Thread):
-    """A producer that sends all it can, or so many records per second, and counts what is acknowledged."""
+    """A producer that sends as fast as it can, or so many records per second, and counts the acknowledged bytes."""
 
     def __init__(self, side: Side, client_id: str, records_per_s: int | None) -> None:
         super().__init__(daemon=True)
@@ -57,7 +57,7 @@ class Load(Thread):
             except BufferError:
                 self._producer.poll(0.01)
         self._producer.purge()
-        # A producer ends when nothing refers to it.
+        # librdkafka's producer ends when nothing refers to it.
         self._producer = None
 
     def _delivered(self, error: object, message: object) -> None:

@@ -1,8 +1,8 @@
-"""Produce requests of one record each: how many a broker answers in a second, beside Apache Kafka.
+"""Produce requests of one record each: how many a broker answers in a second, compared with Apache Kafka.
 
-Here it is not bytes that cost but requests: reading a frame, decoding, appending, encoding, writing. With one request
-in flight every one of them waits for the one before, which is what a program does that produces and waits; with many
-in flight a broker can serve several per wake-up.
+This measures the cost of a request, not of its bytes: reading a frame, decoding, appending, encoding, writing. With one
+request in flight each waits for the one before, as in a program that waits for every acknowledgement; with many in
+flight a broker can serve several in one turn of its event loop.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure(side: Side) -> Figures:
     figures: Figures = {}
     load = ProduceLoad(side.port, produce_request(TOPIC, 1, 1, RECORD_BYTES))
     for in_flight, count in CASES:
-        # Apache's code is compiled while it runs: what is measured comes after as much again.
+        # Java compiles Apache's code while it runs: as many requests come first and are not measured.
         load.requests_per_s(in_flight, scaled(count))
         figures[f"one-record requests, {in_flight} in flight", "req/s"] = load.requests_per_s(in_flight, scaled(count))
     load.close()

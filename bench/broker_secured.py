@@ -1,9 +1,9 @@
-"""What logins and access control lists cost a producer: SASL_PLAINTEXT with SCRAM and an authorizer, beside a broker
-with neither.
+"""The cost of logins and ACLs for a producer: SASL_PLAINTEXT with SCRAM and an authorizer, compared with a broker
+without both.
 
-Both brokers run at once and get the same requests in turn (`bench/bursts.py`), which shows a difference of some
-percent on a busy machine, and are what the verdicts are about. What a user sees is measured as well:
-kafka-producer-perf-test, in turn on both; that one moves by a tenth from run to run, and by far more on a busy machine.
+Both brokers run at the same time and get the same requests in turn (`bench/bursts.py`), which shows a difference of
+some percent even on a busy machine; the verdicts use these figures. kafka-producer-perf-test, in turn on both, shows
+what a user sees; its figures vary by a tenth from run to run, and by far more on a busy machine.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.apache import ROUNDS, create_topic, scaled
-from bench.bursts import ONE_RECORD, PRODUCE_100, PRODUCE_1000, Variant, alternate, kept
+from bench.bursts import ONE_RECORD, PRODUCE_100, PRODUCE_1000, Variant, alternate, kept_percent
 from bench.loads import produce
 from bench.report import OURS, PERCENT_KEPT
 from bench.secured import LOGIN, PLAINTEXT, secured_sides
@@ -61,7 +61,7 @@ def measure_bursts(report: Report, name: str, variants: dict[str, Variant]) -> N
                 megabytes = shape.gigabytes / shape.burst * 1000
                 report.add(f"{shape.name}, {variant}", name, measured.rate * megabytes, "MB/s")
                 report.add(f"{shape.name}, {variant}", name, measured.cpu_of_burst_s / shape.gigabytes, "CPU s/GB")
-        report.add(shape.name, name, kept(found[PLAIN], found[SECURED]), PERCENT_KEPT)
+        report.add(shape.name, name, kept_percent(found[PLAIN], found[SECURED]), PERCENT_KEPT)
 
 
 def measure_java(report: Report, name: str, sides: dict[str, Side]) -> None:

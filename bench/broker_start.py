@@ -1,7 +1,8 @@
-"""The start of one broker beside Apache Kafka: to the first Metadata answer, the memory then, and that of a tool.
+"""The start of one broker, compared with Apache Kafka: until the first Metadata response, its memory then, and a
+tool's.
 
-first start    on an empty directory; for Apache Kafka with its format tool, which has to run before
-start          on the directory that the first one left
+first start    on an empty directory; for Apache Kafka including its format tool, which has to run before
+start          on the directory that the first start left
 tool           kafka-dump-log, from start to end, on the metadata log of the broker
 """
 
@@ -22,7 +23,7 @@ from tests.apache.broker import TOOLS, java_command
 if TYPE_CHECKING:
     from bench.report import Report
 
-# What kafka-run-class gives to a tool.
+# The options that kafka-run-class gives to a tool.
 TOOL_JVM = ("-Xmx256M", *JVM)
 METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
 

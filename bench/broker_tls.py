@@ -1,8 +1,8 @@
-"""Producing and consuming over TLS, beside Apache Kafka: throughput, and the broker's processor time per GB.
+"""Producing and consuming over TLS, compared with Apache Kafka: throughput, and the broker's CPU time per GB.
 
-Both sides have the same key (ECDSA, P-256) and the clients choose the cipher: TLS 1.3 with AES-256-GCM. Java's tools
-are the load, as in `broker_produce` and `broker_consume`; librdkafka beside them, because it sends smaller TLS records
-than Java, and each of them costs its receiver a fixed price; librdkafka without TLS shows what TLS itself costs.
+Both sides have the same key (ECDSA, P-256) and the clients choose the cipher: TLS 1.3 with AES-256-GCM. The loads are
+Java's tools, as in `broker_produce` and `broker_consume`, and librdkafka, because it sends smaller TLS records than
+Java, and each record has a fixed cost for its receiver; librdkafka without TLS shows the cost of TLS itself.
 """
 
 from __future__ import annotations

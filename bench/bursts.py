@@ -1,8 +1,8 @@
-"""Variants of a broker that all run at once and get the same load in turn, in many short bursts.
+"""Variants of a broker that run at the same time and get the same load in turn, in many short bursts.
 
-A machine is busier in one second than in the next, and a difference of five percent drowns in that. Bursts of a
-twentieth of a second that alternate between the variants see the same machine, so the median of the ratios of
-neighbours, and the lower quartile of processor time, tell even a small difference.
+A machine is busier in one second than in the next, which hides a difference of five percent. Bursts of a twentieth of a
+second that alternate between the variants have the same conditions, so the median of the ratios of neighbouring bursts,
+and the lower quartile of CPU time, show even a small difference.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from bench.apache import Side
 
 BURSTS = 40
-# With less, a difference of some percent cannot be told from chance.
+# With fewer bursts, a difference of some percent cannot be told from chance.
 FEWEST_BURSTS = 24
 PARTITIONS = 6
 
 
 class Shape(NamedTuple):
-    """Of the requests of a load: a batch of so many records to each partition, and so many requests in a burst."""
+    """The requests of a load: a batch of so many records for each partition, and so many requests in a burst."""
 
     name: str
     records: int
@@ -39,24 +39,24 @@ class Shape(NamedTuple):
         return self.burst * self.partitions * self.records * self.record_bytes / 1e9
 
 
-# What Java's producer sends with its defaults, to six partitions: batches of 16 KiB, up to five requests at a time.
+# As Java's producer sends with its defaults to six partitions: batches of 16 KiB, up to five requests in flight.
 PRODUCE_100 = Shape("produce 100 B, acks=all", 150, 100, PARTITIONS, 5, 160)
 PRODUCE_1000 = Shape("produce 1000 B, acks=all", 16, 1000, PARTITIONS, 5, 160)
 ONE_RECORD = Shape("one-record requests", 1, 100, 1, 64, 1500)
 
 
 class Variant(NamedTuple):
-    """A broker, and the settings of its clients in Java's words."""
+    """A broker, and the settings of its clients under Java's names."""
 
     side: Side
     client: Mapping[str, str]
 
 
 class Measured(NamedTuple):
-    """Of one variant: the bursts in their order."""
+    """The figures of one variant, for each burst in its order."""
 
     requests_per_s: list[float]
-    # Of the broker, for one burst.
+    # CPU time of the broker in each burst.
     cpu_s: list[float]
 
     @property
@@ -69,7 +69,8 @@ class Measured(NamedTuple):
 
 
 def alternate(variants: Mapping[str, Variant], shape: Shape, topic: str) -> dict[str, Measured]:
-    """Give all variants bursts in turn. Some that come first are not measured: Java compiles its code."""
+    """Send bursts to all variants in turn, and return their figures. The first bursts do not count: Java compiles its
+    code."""
     request = produce_request(topic, shape.partitions, shape.records, shape.record_bytes, acks=-1)
     loads = {}
     for name, (side, client) in variants.items():
@@ -90,7 +91,7 @@ def alternate(variants: Mapping[str, Variant], shape: Shape, topic: str) -> dict
     return measured
 
 
-def kept(of: Measured, by: Measured) -> float:
-    """How many percent of the throughput of the one the other has: the median over neighbouring bursts."""
+def kept_percent(of: Measured, by: Measured) -> float:
+    """Return the throughput of `by` in percent of that of `of`: the median over neighbouring bursts."""
     pairs = zip(of.requests_per_s, by.requests_per_s, strict=True)
     return 100 * statistics.median(other / one for one, other in pairs)

@@ -1,6 +1,6 @@
-"""How long a cluster is without a leader after kill -9, and how long a producer feels it, beside three of Apache's.
+"""How long a partition has no leader after kill -9, and a producer no acknowledgement, compared with Apache's.
 
-new leader      from the kill to the first Metadata answer of a survivor that names another leader
+new leader      from the kill to the first Metadata response of another broker that names another leader
 producer        the longest time between two acknowledgements of one record after another, acks=all
 """
 
@@ -36,7 +36,7 @@ def measure(cluster: Cluster) -> Figures:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "socket.timeout.ms": 2_000, **QUIET})
     acknowledged_at: list[float] = []
 
-    def told(error: KafkaError | None, _: Message) -> None:
+    def note_acknowledgement(error: KafkaError | None, _: Message) -> None:
         if error is None:
             acknowledged_at.append(time.perf_counter())
 
@@ -45,7 +45,7 @@ def measure(cluster: Cluster) -> Figures:
     )
 
     def send_one() -> None:
-        producer.produce("failover", b"x", on_delivery=told)
+        producer.produce("failover", b"x", on_delivery=note_acknowledgement)
         producer.poll(0.005)
 
     def leader() -> int:
@@ -61,7 +61,7 @@ def measure(cluster: Cluster) -> Figures:
     cluster.kill(victim)
     led_at = 0.0
 
-    def is_led_and_goes_on() -> bool:
+    def is_led_and_acknowledges() -> bool:
         nonlocal led_at
         send_one()
         if not led_at and leader() not in (victim, -1):
@@ -69,8 +69,9 @@ def measure(cluster: Cluster) -> Figures:
         return bool(led_at) and len(acknowledged_at) >= before_the_kill + AFTER
 
     before_the_kill = len(acknowledged_at)
-    wait_until(is_led_and_goes_on, "another leader")
+    wait_until(is_led_and_acknowledges, "another leader")
     producer.flush(30)
-    # What was acknowledged just before the kill may be heard of after it, so the first of these is not yet the one.
+    # The delivery report of a record that was acknowledged just before the kill may come after it, so one is not
+    # enough.
     gaps = (after - before for before, after in pairwise(acknowledged_at[before_the_kill - 1 :]))
     return {(LEADER, "s"): led_at - killed_at, (PRODUCER, "s"): max(gaps)}

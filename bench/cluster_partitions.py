@@ -1,10 +1,10 @@
-"""A thousand partitions with three replicas each, created at once on three brokers, beside three of Apache's.
+"""A thousand partitions with three replicas each, created at once on three brokers, compared with three of Apache's.
 
 created     until CreateTopics is answered
 led         until every partition has a leader and all its replicas in sync, counted from the same moment
-on disk     until DescribeLogDirs of every broker knows every replica, counted from the same moment; both sides answer
-            about a topic before they have made all of it
-memory      of the three brokers after that, what they had before the topic taken away
+on disk     until DescribeLogDirs of every broker lists every replica, counted from the same moment; both sides answer
+            CreateTopics before all replicas are created
+memory      of the three brokers after that, minus their memory before the topic
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Producing to three brokers with three replicas of everything and acks=all, beside three of Apache's.
+"""Producing to three brokers with replication factor 3 and acks=all, compared with three of Apache's.
 
-Every record is written three times before it is acknowledged. On a machine with two cores, three brokers and the
-producer share them, so what a cluster needs of the processor per GB is what decides; it stands beside the throughput.
+Every record is written three times before it is acknowledged. On a machine with two cores, which three brokers and the
+producer share, the throughput depends on the CPU time of the cluster per GB, which is reported as well.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""A rolling restart under load, beside three of Apache's: SIGTERM to each broker in turn, and the next when it is back.
+"""A rolling restart under load, compared with Apache's: SIGTERM to each broker in turn, when the one before is back.
 
 Three kinds of clients, each with a rolling restart of its own, send and read one topic with acks=all, idempotently:
 
-wire         our codec and no library (`tests/chaos/counting_clients.py`): it sees every single request
+wire         our codec and no client library (`tests/chaos/counting_clients.py`): it counts every request
 librdkafka   a producer, and a group of each protocol
 java         Apache's verifiable producer and verifiable consumers of both protocols
 
 refused      connections to a port without a listener
 unanswered   requests whose connection ended before their answer
 errors       answers with an error code, all of which clients retry by themselves
-failed       what the application was told of
-pause        the longest time in which one partition had nothing acknowledged, or read
+failed       errors that the client library reported to the application
+pause        the longest time in which one partition had no record acknowledged, or none read
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 PARTITIONS = 6
 PROTOCOLS = ("classic", "consumer")
-# Of each producer, to all partitions together.
+# The rate of each producer, to all partitions together.
 RECORDS_PER_S = 100
-# Between two brokers, so that clients find their way before the next goes.
+# The pause between two brokers, in which clients find the new leaders.
 REST_S = 1.0
 
 
@@ -70,7 +70,7 @@ def measure(cluster: Cluster) -> Figures:
 
 
 def restart_each(cluster: Cluster, topic: str) -> float:
-    """The seconds that it took, without the rests."""
+    """Restart each broker in turn; return how many seconds that took, without the pauses."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **QUIET})
@@ -96,13 +96,13 @@ def _is_in_sync(admin: Any, topic: str) -> bool:
 
 
 def longest_pause_s(times: dict[int, list[float]], since_s: float) -> float:
-    """Of any partition, over what ended behind `since_s`."""
+    """Return the longest pause of any partition, of those that ended after `since_s`."""
     gaps = (after - before for one in times.values() for before, after in pairwise(sorted(one)) if after > since_s)
     return max(gaps, default=0.0)
 
 
 class Load(ABC):
-    """Works from its creation until `finish`. Times are those of the wall clock, which Java's programs tell as well."""
+    """A kind of clients that work from creation until `finish`. Times are of the wall clock, as in Java's output."""
 
     name: str
 
@@ -117,7 +117,7 @@ class Load(ABC):
 
     @abstractmethod
     def times(self) -> dict[str, dict[int, list[float]]]:
-        """What it did → partition → when."""
+        """Return for each kind of work and partition the times at which a record was acknowledged or read."""
 
 
 class WireLoad(Load):
@@ -169,7 +169,7 @@ class LibrdkafkaLoad(Load):
     def _on_error(self, error: KafkaError) -> None:
         self._refused += "refused" in error.str()
 
-    def _told(self, error: KafkaError | None, message: Message) -> None:
+    def _note_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self._failed += 1
         else:
@@ -186,7 +186,7 @@ class LibrdkafkaLoad(Load):
         producer = Producer({"enable.idempotence": True, "linger.ms": 0, **self._settings})
         number = 0
         while not self._is_done.is_set():
-            producer.produce(self.name, b"x", partition=number % PARTITIONS, on_delivery=self._told)
+            producer.produce(self.name, b"x", partition=number % PARTITIONS, on_delivery=self._note_delivery)
             number += 1
             producer.poll(1 / RECORDS_PER_S)
         self._failed += producer.flush(60)
@@ -220,13 +220,14 @@ class LibrdkafkaLoad(Load):
 
 
 class JavaLoad(Load):
-    """Each program writes what it did as JSON, and what its network client says at level INFO, into one file."""
+    """Apache's verifiable clients. Each writes its results as JSON, and its network client's log at INFO, to one
+    file."""
 
     name = "java"
 
     def __init__(self, bootstrap: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="pessoa-bench-java-")
-        # The program would not retry, unlike a producer with its defaults.
+        # Without this the program would not retry, unlike a producer with default settings.
         config = Path(self._folder.name) / "producer.properties"
         config.write_text("retries=2147483647\nenable.idempotence=true\n", encoding="utf-8")
         common = ("--bootstrap-server", bootstrap, "--topic", self.name)
@@ -287,13 +288,13 @@ class JavaLoad(Load):
 
 
 def _done(line: str) -> list[tuple[int, float]]:
-    """What a line says was acknowledged or read: the partitions, and when."""
+    """Return the partitions and times of the records that were acknowledged or read according to a line of output."""
     if '"producer_send_success"' not in line and '"records_consumed"' not in line:
         return []
     try:
         told = json.loads(line)
     except ValueError:
-        # The program is in the middle of it.
+        # The program has not written the whole line yet.
         return []
     at_s = told["timestamp"] / 1000
     return [(one["partition"], at_s) for one in told.get("partitions", [told])]

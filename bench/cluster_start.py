@@ -1,4 +1,4 @@
-"""The start of three brokers beside three of Apache's: until each of them names all three; and their memory then."""
+"""The start of three brokers, compared with three of Apache's: until the Metadata of each names all; their memory."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Both sides of a comparison of clusters: three brokers of ours and three of Apache Kafka, each a process of its own.
+"""The two sides of a comparison of clusters: three brokers of ours and three of Apache Kafka, each in its own process.
 
-As `bench/apache.py` for one broker: never do both run at once, and both have the settings that their own defaults or
-Apache's `server.properties` give them. Three Java processes with 1 GB each are what Apache's scripts would start.
+As with one broker (`bench/apache.py`), the two sides never run at the same time, and both have their own defaults and
+the settings of Apache's `server.properties`. Apache's scripts would also start three Java processes with 1 GB each.
 
-Whole means that every broker names all three in its Metadata: only then are all registered, unfenced and known.
+A cluster is whole when every broker names all three in its Metadata: only then are all registered and unfenced.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _DEFAULTS = {
 
 
 class Cluster:
-    """Three brokers that run, ours or Apache's; `kill` is SIGKILL, `stop` is SIGTERM and waits for the end."""
+    """Three running brokers, ours or Apache's; `kill` sends SIGKILL, `stop` sends SIGTERM and waits for the end."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Cluster:
         return sum(Process(self._pid_of(number)).cpu_seconds() for number in (1, 2, 3))
 
     def as_side(self) -> Side:
-        """For the loads, which need to know where, and nothing else."""
+        """Return the cluster as a `Side` for the loads, which need only its address."""
         port = int(self.bootstrap.split(",")[0].rpartition(":")[2])
         return Side(self.name, port, Process(self._pid_of(1)))
 
@@ -109,7 +109,7 @@ def running_pessoa(folder: Path, *, name: str = OURS, wrapper: tuple[str, ...] =
 def running_apache(folder: Path) -> Iterator[Cluster]:
     kafka = ApacheKafka(data=[folder / str(number) for number in (1, 2, 3)], jvm=SERVER_JVM)
     try:
-        # Formatting, which has to run once before, is not part of a start.
+        # Formatting has to run once before, and is not part of the start.
         kafka.start()
         kafka.stop(kill=True)
         began = time.perf_counter()

@@ -1,5 +1,5 @@
 """The control centre in a real Chromium: first page, 10,000 topics, a search of 1,000,000 messages, a live tail,
-memory, and what ten browsers cost the broker.
+memory, and the broker's CPU time for ten browsers.
 
 One broker, one control centre and one Chromium share this machine's cores. Times of pages are from the request to the
 content in the window, in a browser that has loaded the frame once (its scripts are cached for a year).
@@ -36,7 +36,7 @@ TAIL_PER_S = 5_000
 TAIL_S = 10
 BROWSERS = 10
 LOOK_S = 20
-# Samples for an open page are two seconds apart.
+# The control centre samples the broker every two seconds for an open page.
 IDLE_S = 5
 ROUNDS = 5
 
@@ -137,7 +137,7 @@ def _measure_tail(report: Report, page: Page, url: str, servers: str) -> None:
 
 
 def _shown_by_tail(page: Page, total: int) -> int:
-    """How many records the page says it has received: `total`, or what it stands at after 30 s."""
+    """Return how many records the page shows as received: `total`, or the number after 30 s."""
     deadline = time.monotonic() + 30
     while True:
         words = page.locator(".notice", has_text="Live:").inner_text()
@@ -148,7 +148,7 @@ def _shown_by_tail(page: Page, total: int) -> int:
 
 
 def _wait_until_idle(cpu_seconds: Callable[[], float]) -> None:
-    """Wait until the broker is idle for IDLE_S: the control centre no longer samples for the pages that were closed."""
+    """Wait until the broker was idle for IDLE_S, when the control centre has stopped sampling for closed pages."""
     deadline, idle_since = time.monotonic() + 60, time.monotonic()
     while time.monotonic() - idle_since < IDLE_S:
         assert time.monotonic() < deadline, "the broker is not idle a minute after the last page was closed"

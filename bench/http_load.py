@@ -1,8 +1,8 @@
-"""An HTTP client that costs next to nothing: requests made beforehand, answers measured by their length.
+"""An HTTP client that needs little CPU time: requests are encoded beforehand, responses are read by their length.
 
-What is measured is a service, on a machine that has to run its load as well. So a request is bytes, sent again and
-again on a number of connections, and of an answer only the status and Content-Length are looked at. Every connection
-has one request in flight, as an ordinary client has.
+The service shares the machine with its load. So a request is bytes that are sent again and again on a number of
+connections, and of a response only the status and Content-Length are parsed. Every connection has one request in
+flight, like an ordinary client.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 def load(port: int, data: bytes, connections: int, count: int) -> Outcome:
-    """Send a request so many times over so many connections."""
+    """Send a request `count` times over so many connections; return the latencies and the time."""
     return asyncio.run(_load(port, data, connections, count))
 
 
@@ -79,7 +79,7 @@ async def _client(
 
 @contextmanager
 def running_service(*arguments: str, port: int) -> Iterator[Process]:
-    """`pessoa …` in a process of its own, from when it accepts connections."""
+    """Start `pessoa …` in a process of its own, yield it when it accepts connections, and stop it."""
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-service-") as folder:
         service = LoggedProcess(pessoa(*arguments), Path(folder) / "output", name=arguments[0])
         with stopped_at_the_end(service):

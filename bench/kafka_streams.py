@@ -1,7 +1,7 @@
-"""Kafka Streams (Java) as one more hand in the pipelines' measurements: KafkaStreamsApp.java, compiled once a run.
+"""Kafka Streams (Java) as a variant in the measurements of pipelines: KafkaStreamsApp.java, compiled once a run.
 
-Its jars are two beside those of Apache Kafka (`tests/apache/jars.py`). Its producer waits 100 ms for more records,
-unless it is told not to; so there are two hands, one that does not wait and one as Kafka Streams comes.
+It needs two jars in addition to those of Apache Kafka (`tests/apache/jars.py`). The producer of Kafka Streams waits
+100 ms for more records by default; so there are two variants, with linger.ms=0 and with the default.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.logged_process import LoggedProcess
 
 SOURCE_FILE = Path(__file__).with_name("KafkaStreamsApp.java")
 START_TIMEOUT_S = 60.0
-# The hands, and how long their producers wait for more records.
+# The variants, and linger.ms of their producers.
 NO_LINGER = "Kafka Streams, no linger"
 LINGER_MS = {NO_LINGER: "0", "Kafka Streams as it comes": "100"}
 JARS = (
@@ -39,8 +39,8 @@ JARS = (
 )
 
 
-def hands() -> tuple[str, ...]:
-    """Those that can be measured here: they need Java with its compiler."""
+def variants() -> tuple[str, ...]:
+    """Return the variants that can be measured here: all, or none without Java and its compiler."""
     found = java()
     if found is None or not shutil.which("javac", path=str(found.resolve().parent)):
         print("  without Kafka Streams: there is no Java compiler")
@@ -50,12 +50,13 @@ def hands() -> tuple[str, ...]:
 
 @contextmanager
 def running(
-    side: Side, hand: str, kind: str, source: str, target: str, folder: Path | None = None, name: str = ""
+    side: Side, variant: str, kind: str, source: str, target: str, folder: Path | None = None, name: str = ""
 ) -> Iterator[Process]:
-    """`kind` is copy, count (in windows) or total. The same name and folder go on from the state that is there."""
+    """Start Kafka Streams, yield its process, and stop it. `kind` is copy, count (in windows) or total. With the name
+    and folder of an earlier run it continues with that run's state."""
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-streams-", ignore_cleanup_errors=True) as own:
         state = folder or Path(own)
-        arguments = [kind, source, target, str(state), LINGER_MS[hand], name or f"bench-{kind}-{time.time_ns()}"]
+        arguments = [kind, source, target, str(state), LINGER_MS[variant], name or f"bench-{kind}-{time.time_ns()}"]
         command = [str(java()), "-Xmx512m", "-cp", f"{compiled()}{os.pathsep}{class_path()}", "KafkaStreamsApp"]
         program = LoggedProcess([*command, side.bootstrap, *arguments], Path(own) / "output", name="Kafka Streams")
         with stopped_at_the_end(program):
@@ -69,7 +70,7 @@ def class_path() -> str:
 
 @cache
 def compiled() -> str:
-    """The folder with the compiled program, which is removed when this process ends."""
+    """Return the folder with the compiled program, which is removed when this process ends."""
     folder = tempfile.mkdtemp(prefix="pessoa-bench-classes-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     found = java()

@@ -1,8 +1,8 @@
 """Persistent ksql queries on Spark: one record through a stateless and through a windowed query.
 
-The statements are analysed as the server does it and given to the runner that the server uses. A record carries the
-time of its sending; producer and consumer live in this process, so one clock tells. The windowed count tells the
-latest such time of its window, and in real-time mode each record gives an update of its own.
+The statements are analysed as by the server and run by the runner that the server uses. A record contains the time at
+which it was sent; producer and consumer are in this process, so one clock measures both. The windowed count also
+selects the latest such time of its window, and in real-time mode each record gives an update of its own.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def through(side: Side, topic: str, count: int) -> list[float]:
 
 
 def wait_for_first(producer: Any, consumer: Any) -> None:
-    """Send until something comes out: a query that reads from the end sees nothing that was there before it."""
+    """Send records until one comes out: a query that reads from the end gets no record from before its start."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         send(producer, 1)

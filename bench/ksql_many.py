@@ -1,8 +1,9 @@
-"""Thirty persistent ksql queries at once in one Spark: how long until all of them run, how fast they are, their memory.
+"""Thirty persistent ksql queries in one Spark: time until all of them run, latency, and memory.
 
 Every third is a windowed count, the others are stateless; all read one topic in real-time mode. While Spark compiles
-the plan of a query, those that run wait for its cores for seconds. So records are timed in the settled state: a minute
-after every query has written one, when each has begun its second batch, and for a minute, in which each ends one.
+the plan of a query, running queries wait for its cores for seconds. So latency is measured in the steady state: from
+one minute after every query has written a record, when each has begun its second batch, and for a minute, in which each
+ends one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def run(report: Report) -> None:
 
 
 def many_at_once(side: Side, server: SparkServer) -> Figures:
-    """Start thirty queries, every third of them windowed, and time records through the first."""
+    """Start thirty queries, every third of them windowed, and return figures with the latency of the first."""
     sinks = [f"MANY_{number}" for number in range(MANY)]
     create_topic(side, "in", 1)
     for sink in sinks:
@@ -75,14 +76,14 @@ def wait_for_all(side: Side, sinks: list[str]) -> None:
 
 
 def resident_mb(server: SparkServer) -> float:
-    """The memory of everything that belongs to the server: Java, and Python workers if there are any."""
+    """Return the memory of all processes of the Spark server: Java, and Python workers if there are any."""
     total = 0
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             text = status.read_text()
             group = int((status.parent / "stat").read_text().rpartition(")")[2].split()[2])
         except (OSError, IndexError, ValueError):
-            # It has ended meanwhile.
+            # The process has ended meanwhile.
             continue
         if group == server.pid and "VmRSS:" in text:
             total += int(text.split("VmRSS:")[1].split()[0])

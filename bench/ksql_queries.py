@@ -1,7 +1,7 @@
 """The ksql server without Spark: start, INSERT, pull queries by key on a table of a million keys, push queries.
 
-Pull queries: one row by its key over HTTP, p50 and rate; the aim is 3 ms. Push queries: 20 at once, each over its own
-connection; the time from the statement to the first row (aim 1.5 s), and from the producer's call to a client's line
+Pull queries: one row by its key over HTTP, p50 and rate; the aim is 3 ms. Push queries: 20 at the same time, each over
+its own connection; the time from the statement to the first row (aim 1.5 s), and from produce to the row at the client
 (aim 12 ms at p50). Server, broker and clients share this machine's cores.
 """
 
@@ -110,7 +110,7 @@ def _pull(report: Report, port: int, servers: str) -> None:
 
 
 class _Client(threading.Thread):
-    """A push query over a connection of its own: when its first row came, and how old rows were."""
+    """A client with a push query over a connection of its own: time of the first row, and latency of each row."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)

@@ -1,7 +1,7 @@
-"""The loads that Apache's own performance tools put on a broker, and the figures that they print.
+"""Loads by Apache's own performance tools, and the figures that these print.
 
-They run in a process of their own, with the memory and the collector that Apache's scripts would give them. The first
-records of a load are left out of its figures: a Java program is slow until its code is compiled.
+The tools run in processes of their own, with the heap and the collector that Apache's scripts give them. The first
+records of a load are not in its figures: a Java program is slow until its code is compiled.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 TOOL_JVM = ("-Xmx512M", *JVM)
 TOOL_TIMEOUT_S = 300.0
-# Of the records of a load; they come first and are not measured.
+# The share of the records of a load that come first and are not measured.
 WARMUP_SHARE = 0.25
 
 _STEADY = re.compile(r"steady state records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\)")
-# Apache counts in MiB; we say MB and mean millions.
+# Apache counts in MiB; our MB is a million bytes.
 MIB = 1024 * 1024 / 1e6
 
 
@@ -34,7 +34,7 @@ class Produced(NamedTuple):
 def produce(
     side: Side, topic: str, records: int, record_bytes: int, *, acks: str = "all", codec: str = "none"
 ) -> Produced:
-    """kafka-producer-perf-test, as fast as it goes."""
+    """Run kafka-producer-perf-test without a limit of its rate; return its figures."""
     output = run_tool(
         "kafka-producer-perf-test",
         *("--bootstrap-server", side.bootstrap),
@@ -53,7 +53,7 @@ def produce(
 
 
 def consume(side: Side, topic: str, records: int, group: str) -> float:
-    """kafka-consumer-perf-test from the beginning: MB/s once the group has its partitions."""
+    """Run kafka-consumer-perf-test from the earliest offset; return MB/s from the assignment of the partitions on."""
     output = run_tool(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", side.bootstrap),

@@ -1,11 +1,11 @@
-"""The log beside the calls that it makes: appends beside `os.write` of the same bytes, reads beside `os.pread`.
+"""The log compared with its system calls: appends with `os.write` of the same bytes, reads with `os.pread`.
 
-An append checks the batch with its CRC, stamps it, writes it and keeps indexes and offsets; a read finds the batch by
-its offset and reads the slice. The plain call is the limit: appends are to reach 70 % of it, reads 80 %.
+An append validates the batch with its CRC, stamps it, writes it and updates indexes and offsets; a read finds the batch
+by its offset and reads the bytes. The plain call is the limit: appends are to reach 70 % of it, reads 80 %.
 
-Rounds of both take turns, and each begins with new files: a round that writes into pages that the kernel has at hand
-would be ahead. They are short and many, so that some of them have the machine to themselves: the best round says
-what the code costs, the median what the machine made of it.
+Rounds of both alternate, and each begins with new files: writing into pages that are in the page cache already would be
+faster. The rounds are short and many, so that some of them have the machine to themselves: the best round shows the
+cost of the code, the median that on this machine.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PRODUCE_VERSION = 12
 KIB, MIB = 1 << 10, 1 << 20
 ROUND_BYTES = 16 * MIB
 ROUNDS = 25
-# What a leader stamps: a produced batch has the base offset 0 and the epoch -1 here.
+# The bytes that a leader stamps: a produced batch has the base offset 0 and the epoch -1 in them.
 STAMPED = 16
 
 
@@ -50,7 +50,7 @@ def run(report: Report) -> None:
 
 
 def batch_of(size: int, producer_id: int = -1, sequence: int = -1) -> memoryview:
-    """A batch of one record that has exactly so many bytes."""
+    """Return a batch of one record that has exactly `size` bytes."""
     for value_size in range(size - 80, size - 60):
         batch = build_batch(
             [Record(0, NOW_MS, None, os.urandom(value_size))],
@@ -68,7 +68,7 @@ def new_log(folder: str) -> PartitionLog:
 
 
 def appends(report: Report, folder: str, case: str, batches: Sequence[memoryview], unit: str) -> None:
-    # The same buffer may come again and again: what a leader stamps into it is taken back.
+    # The same buffer is appended repeatedly: before each append the bytes that a leader stamps are reset.
     fresh = bytes(batches[0][:STAMPED])
 
     def ours() -> float:

@@ -1,14 +1,14 @@
-"""Compaction: how fast a dirty topic is cleaned, and whether the event loop notices.
+"""Compaction: how fast a dirty topic is cleaned, and how much that delays the event loop.
 
-A topic of PESSOA_BENCH_COMPACTION_MB megabytes (1000 if nothing is said; a fifth of it for small records) in batches of
-16 KiB, in which every key comes several times, is cleaned by a `LogCleaner` on a real disk, beside an event loop that
-asks itself every millisecond how late it is. MB/s are those of the topic's size. A plain copy reads and writes the same
-bytes with the same calls and syncs them: the limit that no cleaner passes.
+A topic of PESSOA_BENCH_COMPACTION_MB megabytes (default 1000; a fifth of it for small records) in batches of 16 KiB, in
+which every key comes several times, is cleaned by a `LogCleaner` on a real disk, beside an event loop that measures
+every millisecond how late its timer is. MB/s refer to the topic's size before. A plain copy reads and writes the same
+bytes with the same calls and syncs them: no cleaner can be faster.
 
-Lateness is what a client would see, and has everything in it that else happens on the machine; so "loop alone" stands
-beside it. "Busy" is the processor time that the loop's thread spent between two appointments: what the cleaner itself
-does on the loop, wherever the pass runs. The pass is also run in a thread that gives the interpreter away after every
-step, to see what a process of its own is good for.
+Lateness is what a client would see, and includes everything else that happens on the machine; so "loop alone" is
+reported as well. "Busy" is the CPU time of the loop's thread between two timers: the work of the cleaner on the loop,
+wherever the pass runs. The pass is also run in a thread that releases the interpreter lock after every step, to show
+the advantage of a process of its own.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ if TYPE_CHECKING:
 MEGABYTES = int(os.environ.get("PESSOA_BENCH_COMPACTION_MB", "1000"))
 CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}), segment_bytes=128 << 20, flush_messages=1 << 62)
 BATCH_BYTES = 16 << 10
-# How often a key comes in the topic.
+# How many records of the topic have the same key.
 REPETITION = 4
-# More than a pass of the default buffer takes would measure several passes.
+# More keys than fit into the default buffer would need several passes.
 MAX_KEYS = 500_000
 TICK_SECONDS = 0.001
 
 
 class PassInThread:
-    """For comparison: works in the thread that asks, and sleeps for a moment after every step."""
+    """A pass for comparison, which runs in the thread that asks for its next step, and sleeps a moment after each
+    step."""
 
     def __init__(self, plan: CleaningPlan) -> None:
         self._steps = CleaningPass(OsDisk(), plan, time.monotonic).steps()
@@ -64,7 +65,8 @@ class PassInThread:
                 raise CleanerDied("it was stopped")
             if not isinstance(step, Pause):
                 return step
-            # Long enough for a waiting thread to be woken; 0 would take the interpreter back at once.
+            # Long enough for a waiting thread to wake up; with 0 this thread would get the interpreter lock back at
+            # once.
             time.sleep(0.00005)
         raise AssertionError("a pass ends with Finished")
 
@@ -110,7 +112,7 @@ def add_loop(report: Report, case: str, name: str, loop: Watch) -> None:
 
 
 def fill(path: Path, size: int, value_bytes: int, codec: Codec) -> None:
-    """A topic of which a pass keeps about one record in REPETITION."""
+    """Write a log of which a pass keeps about one record in REPETITION."""
     chance = Random(1)
     disk = OsDisk()
     directory = LogDirectory(disk, str(path))
@@ -119,7 +121,7 @@ def fill(path: Path, size: int, value_bytes: int, codec: Codec) -> None:
     log = directory.create("orders", 0, Uuid(b"compaction bench"), CONFIG, 0)
     count = BATCH_BYTES // (value_bytes + 20)
     key_count = min(size // (value_bytes + 20) // REPETITION, MAX_KEYS)
-    # Text that compresses to about a half; every record has another piece of it.
+    # Text that compresses to about one half; every record has another part of it.
     text = chance.randbytes(1 << 20).hex().encode()
     now_ms = 1_700_000_000_000
     while log.size < size:
@@ -137,7 +139,7 @@ def fill(path: Path, size: int, value_bytes: int, codec: Codec) -> None:
 
 
 def copy_seconds(source: Path, target: Path) -> float:
-    """Every byte of the logs read and written once, a megabyte at a time, and synced."""
+    """Copy every byte of the log, a megabyte at a time, sync the copy, and return the seconds."""
     target.mkdir()
     started = time.perf_counter()
     for path in sorted(source.rglob("*.log")):
@@ -149,7 +151,7 @@ def copy_seconds(source: Path, target: Path) -> float:
 
 
 async def clean(path: Path, start: Callable[[CleaningPlan], RunningPass]) -> tuple[float, Watch]:
-    """How long a pass took, and what the loop was like meanwhile."""
+    """Run a pass; return its seconds, and lateness and CPU time of the loop meanwhile."""
     disk = OsDisk()
     directory = LogDirectory(disk, str(path))
     directory.open(lambda _: CONFIG, 0)
@@ -157,7 +159,7 @@ async def clean(path: Path, start: Callable[[CleaningPlan], RunningPass]) -> tup
         log.update_high_watermark(log.log_end_offset)
         log.on_segments_dropped = lambda _log, _segments: None
     cleaner = LogCleaner(disk, [directory], SystemClock(), start_pass=start)
-    # Choosing the log is a glance at every partition; what is measured is the pass.
+    # The pass is measured without the choice of the log, which looks at every partition.
     started = time.perf_counter()
     loop = await watched(cleaner.clean_filthiest())
     seconds = time.perf_counter() - started
@@ -168,14 +170,14 @@ async def clean(path: Path, start: Callable[[CleaningPlan], RunningPass]) -> tup
 
 
 class Watch(NamedTuple):
-    """In seconds, rising, one number for each appointment of the loop: how late it was, how busy it had been."""
+    """Lateness and CPU time of the loop at each of its timers: sorted lists, in seconds."""
 
     late: list[float]
     busy: list[float]
 
 
 async def watched(work: Coroutine[object, object, object]) -> Watch:
-    """The loop while `work` runs on it."""
+    """Run `work` on a loop that also has a timer every millisecond; return the lateness and CPU time of the loop."""
     late: list[float] = []
     busy: list[float] = []
     task = asyncio.create_task(work)

@@ -1,10 +1,10 @@
 """Opening a log directory: seconds, memory and descriptors.
 
-1,000 partitions of one segment each after a stop in order are to open in less than a second, in less than 40 MB. 10,000
-partitions have 30,000 files and more; however many they are, the descriptors stay within what the disk was told. Both
-are measured in a process of their own, since memory that was once taken would count for nothing the second time.
+1,000 partitions of one segment each are to open after a clean shutdown in less than a second and 40 MB. 10,000
+partitions have 30,000 files and more; however many they are, open descriptors stay within the limit of the disk door.
+Each is measured in a process of its own, since memory that was once allocated would not be counted a second time.
 
-The raw limit beside it: opening, looking at and closing the same files with plain calls.
+For comparison, the same files are opened, read and closed with plain system calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(report: Report) -> None:
 
 
 def prepare(folder: str, count: int) -> None:
-    """Partitions of a few batches each, closed in order. One is made with the log's own code, the others are copies."""
+    """Create partitions of a few batches each, closed cleanly. The log's own code writes one, the others are copies."""
     directory = LogDirectory(OsDisk(), folder)
     directory.open(lambda _: LogConfig(), NOW_MS)
     log = directory.create("bench", 0, Uuid.of(1000), LogConfig(index_interval_bytes=0), NOW_MS)
@@ -78,7 +78,7 @@ def measured_apart(folder: str, max_open_files: int | None) -> tuple[float, floa
 
 
 def measure(folder: str, max_open_files: int | None) -> None:
-    """In the child: print what opening took, and leave the directory as it was found."""
+    """Open the directory, in the child process, print the figures, and leave the directory as it was."""
     plain_seconds = plain_calls(folder)
     disk = OsDisk(max_open_files)
     config = LogConfig()

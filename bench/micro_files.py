@@ -1,8 +1,8 @@
-"""The disk door: what it costs on top of the calls of the operating system that it makes.
+"""The disk door: its cost on top of its system calls.
 
 Both sides work on files of the same temporary directory, in turns, and the best turn of each counts. An append of
-16 KiB may cost 0.4 µs more than a plain `os.write`. That is less than writing to a file system varies from run to run,
-so it is measured on /dev/null as well, where nothing but the interpreter is left.
+16 KiB may take 0.4 µs more than a plain `os.write`. The time of writing to a file system varies by more than that, so
+it is measured on /dev/null as well, where only the interpreter costs time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 ROUNDS = 9
-# What a file holds before it is emptied again: enough for a round, and little enough to stay in the page cache.
+# A file is truncated at this size: enough for a round, and little enough to stay in the page cache.
 FILE_BYTES = 32 << 20
 
 
 def in_turns(work: dict[str, Callable[[], None]], number: int) -> dict[str, float]:
-    """The best microseconds a call of each, none of them favoured by when it ran."""
+    """Return the best time of a call of each in microseconds; they run in turns, so that none has better conditions."""
     best = dict.fromkeys(work, float("inf"))
     for _ in range(ROUNDS):
         for name, call in work.items():
@@ -71,7 +71,7 @@ def appends(report: Report, folder: str, label: str, size: int) -> None:
 
 
 def reads(report: Report, folder: str, label: str, size: int) -> None:
-    """From the file that `appends` has left."""
+    """Measure reads from the file that `appends` has left."""
     number = FILE_BYTES // size
     file = OsDisk().open(f"{folder}/ours")
     descriptor = os.open(f"{folder}/ours", os.O_RDONLY)
@@ -111,7 +111,7 @@ def overhead(report: Report) -> None:
 
 
 def pool(report: Report, folder: str) -> None:
-    """Twice as many files as descriptors, used in turn: every use finds its file evicted."""
+    """Measure the descriptor pool with twice as many files as descriptors, used in turn: every use reopens its file."""
     count = 200
     disk = OsDisk(max_open_files=count // 2)
     files = [disk.open(f"{folder}/pooled-{number}", create=True) for number in range(count)]

@@ -1,10 +1,10 @@
-"""Record batches: what the path of a produced batch costs, and what opening one costs.
+"""Record batches: the cost of appending a produced batch, and of reading its records.
 
-The first lines are the produce path of a broker for one partition: look at the header of a batch of 16 KiB, check it
-with its CRC, stamp it. They are to stay below 3 µs plus the CRC itself. The others build and read a hundred records of
-100 bytes, which a broker does only for its own topics, compaction and tools.
+The first lines are the produce path of a broker for one partition: read the header of a batch of 16 KiB, check the CRC,
+stamp it. They are to stay below 3 µs plus the CRC itself. The others build and read a hundred records of 100 bytes,
+which a broker does only for internal topics, compaction and tools.
 
-aiokafka reads and builds records in a C extension, so its numbers there are what Python could be, not what it is.
+aiokafka reads and builds records in a C extension, so its figures there are not those of pure Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pessoa.records.record import Record, records, spans
 from pessoa.records.stamping import stamp
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas through an old door of importlib.resources when it is imported.
+    # kafka-python reads its schemas with a deprecated function of importlib.resources when it is imported.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record import default_records as kafka_python_records
 
@@ -40,7 +40,7 @@ OTHERS = {"aiokafka": aiokafka_records, "kafka-python": kafka_python_records}
 
 
 def microseconds(call: Callable[[], object], number: int) -> float:
-    """The best of several runs: the others were disturbed."""
+    """Return the time of a call in microseconds: the best of several runs, as other work disturbs some."""
     return min(timeit.repeat(call, number=number, repeat=7)) / number * 1e6
 
 

@@ -1,12 +1,12 @@
-"""The codecs on the messages that matter for speed, beside kio and kafka-python.
+"""The codec on the messages that matter for speed, compared with kio and kafka-python.
 
-Produce v9 with six partitions of 16 KiB, Fetch v16 both ways for as many, Metadata v12 with 20 topics of six
-partitions. All three read the same bytes, and must write them again as they were before anything is measured. Every
-number is the best of several rounds in which the three take turns, so that a busy moment hits none of them alone.
+Produce v9 with six partitions of 16 KiB, Fetch v16, request and response, for as many, Metadata v12 with 20 topics of
+six partitions. Before the measurement all three must decode the same bytes and encode them without a difference. Every
+number is the best of several rounds in which the three take turns, so that a busy moment affects all of them.
 kio's reader is native code; its writer, kafka-python and ours are Python.
 
-A message is encoded in one piece here, because that is what the others can do. We send buffers and leave the record
-data where it is: "as buffers" is what a broker pays.
+A message is encoded into one piece here, because the others can do only that. Our broker sends a list of buffers and
+does not copy record data: "as buffers" is its cost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One record through Spark in micro-batches, by our engine with either delivery and by plain PySpark, both brokers."""
+"""Latency through Spark in micro-batches: our engine, at-least-once and exactly-once, and plain PySpark; both
+brokers."""
 
 from __future__ import annotations
 

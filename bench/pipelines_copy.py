@@ -1,8 +1,8 @@
 """Topic → Spark → topic: records and megabytes a second, on our broker and Apache's, by our engine, plain PySpark and
 Kafka Streams.
 
-A query on a topic of six partitions copies a tenth of the load, which warms it up, and then the load: the clock runs
-from its first record that is produced until its last one has come out.
+A query on a topic of six partitions copies a tenth of the load, which warms it up, and then the load: it is timed from
+the produce of its first record until its last record was consumed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench import kafka_streams
 from bench.apache import QUIET, Figures, Side, create_topic, scaled
-from bench.spark import HANDS, SOURCE, TARGET, compare, copying, in_turns, running_spark, wait_for_records
+from bench.spark import SOURCE, TARGET, VARIANTS, compare, copying, in_turns, running_spark, wait_for_records
 
 if TYPE_CHECKING:
     from bench.report import Report
@@ -30,29 +30,29 @@ def run(report: Report) -> None:
             took_s: dict[str, float] = {}
             memory_mb: dict[str, float] = {}
             warmup, count = scaled(int(RECORDS * WARMUP_SHARE)), scaled(RECORDS)
-            for hand, counts in in_turns((*HANDS, *kafka_streams.hands()[-1:])):
+            for variant, counts in in_turns((*VARIANTS, *kafka_streams.variants()[-1:])):
                 remake(side, SOURCE, TARGET)
-                with copying(server, side, hand, "micro-batch") as java:
+                with copying(server, side, variant, "micro-batch") as java:
                     produce(side, SOURCE, warmup)
                     wait_for_records(side, TARGET, warmup)
                     began = time.perf_counter()
                     produce(side, SOURCE, count)
                     wait_for_records(side, TARGET, warmup + count)
                     if counts:
-                        took_s[hand] = took_s.get(hand, 0.0) + time.perf_counter() - began
-                        memory_mb["Kafka Streams" if hand in kafka_streams.LINGER_MS else "Spark"] = java.memory_mb()
+                        took_s[variant] = took_s.get(variant, 0.0) + time.perf_counter() - began
+                        memory_mb["Kafka Streams" if variant in kafka_streams.LINGER_MS else "Spark"] = java.memory_mb()
             figures: Figures = {(f"memory of {name}", "MB"): megabytes for name, megabytes in memory_mb.items()}
-            for hand, seconds in took_s.items():
+            for variant, seconds in took_s.items():
                 rate = 2 * count / seconds
-                figures[f"copy, {hand}", "rec/s"] = rate
-                figures[f"copy, {hand}", "MB/s"] = rate * len(VALUE) / 1e6
+                figures[f"copy, {variant}", "rec/s"] = rate
+                figures[f"copy, {variant}", "MB/s"] = rate * len(VALUE) / 1e6
             return figures
 
         compare(report, measure)
 
 
 def remake(side: Side, *topics: str) -> None:
-    """Empty topics: those of the hand before are deleted."""
+    """Create empty topics, after deleting those of the variant before."""
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": side.bootstrap, "log_level": 3})

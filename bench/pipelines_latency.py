@@ -1,7 +1,7 @@
-"""One record through Spark: how long from its produce into one topic to its consume from another, at a steady rate.
+"""Latency through Spark: from the produce of a record into one topic to its consume from another, at a steady rate.
 
-Producer and consumer live in this process, so one clock tells. Real-time mode, our engine, plain PySpark and Kafka
-Streams, our broker and Apache's. `pipelines_batches.py` is the same in micro-batches.
+Producer and consumer are in this process, so one clock measures both. Real-time mode of our engine and of plain
+PySpark, and Kafka Streams, with our broker and Apache's. `pipelines_batches.py` is the same in micro-batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.report import Report
 
 RATE_PER_S = 100
-# In each of the two turns that count.
+# The number of records in each of the two turns that count.
 RECORDS = 500
 WARMUP = 300
 PADDING = b"x" * 92
@@ -30,20 +30,20 @@ _stamp = struct.Struct(">d")
 
 
 def run(report: Report) -> None:
-    measure_speed(report, "real-time", ("engine", "plain", *kafka_streams.hands()))
+    measure_speed(report, "real-time", ("engine", "plain", *kafka_streams.variants()))
 
 
-def measure_speed(report: Report, speed: str, hands: tuple[str, ...]) -> None:
+def measure_speed(report: Report, speed: str, variants: tuple[str, ...]) -> None:
     with running_spark() as server:
 
         def measure(side: Side) -> Figures:
             create_topic(side, SOURCE, 1)
             create_topic(side, TARGET, 1)
             found: dict[str, list[float]] = {}
-            for hand, counts in in_turns(hands):
-                with copying(server, side, hand, speed):
+            for variant, counts in in_turns(variants):
+                with copying(server, side, variant, speed):
                     latencies = through(side, scaled(RECORDS) if counts else 0)
-                found.setdefault(hand, []).extend(latencies)
+                found.setdefault(variant, []).extend(latencies)
             return percentiles(f"one record, {speed}", found)
 
         compare(report, measure)
@@ -51,11 +51,11 @@ def measure_speed(report: Report, speed: str, hands: tuple[str, ...]) -> None:
 
 def percentiles(case: str, found: Mapping[str, list[float]]) -> Figures:
     figures: Figures = {}
-    for hand, latencies in found.items():
+    for variant, latencies in found.items():
         latencies.sort()
         for name, share in PERCENTILES.items():
             place = min(len(latencies) - 1, int(len(latencies) * share))
-            figures[f"{case}, {hand}, {name}", "ms"] = latencies[place]
+            figures[f"{case}, {variant}, {name}", "ms"] = latencies[place]
     return figures
 
 
@@ -64,10 +64,10 @@ def through(side: Side, count: int) -> list[float]:
 
     producer = Producer({"bootstrap.servers": side.bootstrap, "linger.ms": 0, **QUIET})
     consumer = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "latency", **QUIET})
-    # A query without a checkpoint copies the topic from its beginning: what came before `started` is passed over.
+    # A query without a checkpoint copies the topic from its beginning: records from before `started` are skipped.
     consumer.assign([TopicPartition(TARGET, 0, 0)])
     try:
-        # The first opens connections and starts tasks, some more let Java compile its code.
+        # The first record opens connections and starts tasks; with some more Java compiles its code.
         for warmup in (1, WARMUP):
             round_trip(producer, consumer, warmup)
         return round_trip(producer, consumer, count)
@@ -96,7 +96,7 @@ def send(producer: Any, count: int) -> None:
 
 
 def receive(consumer: Any, started: float, count: int) -> list[float]:
-    """The milliseconds that each record of this round took, in the order of their coming."""
+    """Return the latency of each record of this round in milliseconds, in the order of arrival."""
     latencies: list[float] = []
     deadline = time.monotonic() + count / RATE_PER_S + TIMEOUT_S
     while len(latencies) < count:

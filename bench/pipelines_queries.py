@@ -1,7 +1,7 @@
-"""Thirty queries at once in one Spark: how long until all of them answer, what they cost, and how fast they still are.
+"""Thirty queries in one Spark: time until all of them write updates, CPU time and memory, and latency.
 
 Each is a windowed count in real-time mode over a topic of its own, started by one engine that sizes Spark by itself. A
-record goes to every topic in turn; its update must come out of each.
+record is sent to every topic in turn; each query must write its update.
 """
 
 from __future__ import annotations

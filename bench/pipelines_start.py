@@ -1,8 +1,8 @@
-"""From the start of a program to its first record out: ours, the plain PySpark script, and Kafka Streams.
+"""From the start of a program to its first output record: ours, the plain PySpark script, and Kafka Streams.
 
-The record stands in the topic before the program starts, and each program is a process of its own that copies it:
-interpreter, imports, Java, Spark, the query and its first record are all in the figure. One more run of ours finds a
-Spark that is up already, which is what a warm one under `pessoa up` would save (decision 0020).
+The record is in the topic before the program starts, and each program is a process of its own that copies it:
+interpreter, imports, Java, Spark, the query and its first record are all in the figure. One more run of ours uses a
+Spark that runs already, which shows what a warm one under `pessoa up` would save (decision 0020).
 """
 
 from __future__ import annotations
@@ -66,30 +66,30 @@ def run(report: Report) -> None:
         WARM: lambda side: script(side, ENGINE),
         "plain": lambda side: script(side, PLAIN),
     }
-    if kafka_streams.hands():
+    if kafka_streams.variants():
         kafka_streams.compiled()
         starters["Kafka Streams"] = streams
 
     def measure(side: Side) -> Figures:
         taken_s: dict[str, list[float]] = {}
         for _ in range(TURNS):
-            for hand, starter in starters.items():
+            for variant, starter in starters.items():
                 remake(side, SOURCE, TARGET)
                 send_one(side)
-                with spark_before(hand):
+                with spark_before(variant):
                     began = time.perf_counter()
                     with starter(side):
                         wait_for_one(side)
-                        taken_s.setdefault(hand, []).append(time.perf_counter() - began)
-        return {(f"program start to first record, {hand}", "s"): min(taken) for hand, taken in taken_s.items()}
+                        taken_s.setdefault(variant, []).append(time.perf_counter() - began)
+        return {(f"program start to first record, {variant}", "s"): min(taken) for variant, taken in taken_s.items()}
 
     compare(report, measure)
 
 
 @contextmanager
-def spark_before(hand: str) -> Iterator[None]:
-    """A Spark that has run nothing, for the hand that finds one."""
-    if hand != WARM:
+def spark_before(variant: str) -> Iterator[None]:
+    """Start a Spark that has run no query, for the variant that uses a running one."""
+    if variant != WARM:
         yield
         return
     with running_spark() as server:

@@ -1,8 +1,8 @@
-"""A million keys of state: memory, how fast a count takes them in, how long a restart takes, and how fast it is then.
+"""A million keys of state: memory, throughput of a count by key, time of a restart, and latency after it.
 
 A count by key in real-time mode, and the same in Kafka Streams. All keys are written once; then the query is stopped
-and started again, which restores its state; then records of known keys are timed one by one, until the update of each
-has come out.
+and started again, which restores its state; then records of known keys are sent one by one, and each is timed until its
+update was consumed.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ PAUSE_S = 0.01
 
 
 def run(report: Report) -> None:
-    hands = {"engine": measure_engine}
-    if kafka_streams.hands():
-        hands["Kafka Streams"] = measure_kafka_streams
+    variants = {"engine": measure_engine}
+    if kafka_streams.variants():
+        variants["Kafka Streams"] = measure_kafka_streams
 
     def measure(side: Side) -> Figures:
         figures: Figures = {}
-        for hand, measure_hand in hands.items():
+        for variant, measure_variant in variants.items():
             for topic, partitions in ((SOURCE, 2), (TARGET, 1)):
-                create_topic(side, f"{topic}-{hand.split()[0]}", partitions)
-            topics = Topics(side, *(f"{topic}-{hand.split()[0]}" for topic in (SOURCE, TARGET)))
-            for (case, unit), value in measure_hand(topics, scaled(KEYS)).items():
-                figures[f"{scaled(KEYS):,} keys, {case}, {hand}", unit] = value
+                create_topic(side, f"{topic}-{variant.split()[0]}", partitions)
+            topics = Topics(side, *(f"{topic}-{variant.split()[0]}" for topic in (SOURCE, TARGET)))
+            for (case, unit), value in measure_variant(topics, scaled(KEYS)).items():
+                figures[f"{scaled(KEYS):,} keys, {case}, {variant}", unit] = value
         return figures
 
     compare(report, measure)
@@ -110,7 +110,7 @@ def figures_of(rate: float, empty_mb: float, full_mb: float, restart_s: float, l
 
 
 def count_all(topics: Topics, keys: int) -> float:
-    """How long it took from the first produce until every key was counted."""
+    """Produce every key once; return the seconds until the updates of all keys were consumed."""
     began = time.perf_counter()
     fill(topics, keys)
     wait_for_records(topics.side, topics.target, keys)
@@ -118,7 +118,7 @@ def count_all(topics: Topics, keys: int) -> float:
 
 
 def first_update(topics: Topics, keys: int) -> float:
-    """When the first update came out after a restart: that of a key whose state was restored."""
+    """Return when the first update after a restart was consumed, which is that of a key whose state was restored."""
     updates_of(topics, keys, 1)
     return time.perf_counter()
 
@@ -136,7 +136,7 @@ def fill(topics: Topics, keys: int) -> None:
 
 
 def wait_for_state(engine: Engine, keys: int) -> None:
-    """Until a batch has ended that knows all keys: their state is in the checkpoint then."""
+    """Wait for the end of a batch whose state has all keys: their state is in the checkpoint then."""
     deadline = time.monotonic() + TIMEOUT_S
     while engine.query("count").progress.state_rows < keys:
         if time.monotonic() > deadline:
@@ -145,7 +145,8 @@ def wait_for_state(engine: Engine, keys: int) -> None:
 
 
 def updates_of(topics: Topics, keys: int, count: int) -> list[float]:
-    """The milliseconds from the produce of a record to the update of its key, which is its second or later."""
+    """Return the milliseconds from the produce of each record to the update of its key, which is not that key's
+    first."""
     from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
     consumer: Any = Consumer({"bootstrap.servers": topics.side.bootstrap, "group.id": "state", **QUIET})

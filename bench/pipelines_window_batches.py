@@ -1,4 +1,4 @@
-"""One record through a windowed count in micro-batches, by our engine and by plain PySpark."""
+"""Latency through a windowed count in micro-batches, by our engine and by plain PySpark."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""One record through a windowed count: from its produce to the consume of the update that it made.
+"""Latency through a windowed count: from the produce of a record to the consume of its update.
 
 A count by key in tumbling windows of a minute, in real-time mode, by our engine, by the script that a user would write
-with PySpark alone, and by Kafka Streams (`pipelines_window_batches.py`: in micro-batches). Each record carries the time
-of its sending. The update has the latest such time of its window, and keys take turns, so in real-time mode it is the
-record's own; in a micro-batch one update stands for all the records of a key, and only those that were the last of
-their batch are timed.
+with PySpark only, and by Kafka Streams (`pipelines_window_batches.py`: in micro-batches). Each record contains the time
+at which it was sent. The update has the latest such time of its window; keys take turns, so in real-time mode it is the
+record's own. In a micro-batch there is one update for all records of a key, so only the last record of each batch is
+timed.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ DAY_MS = 86_400_000
 
 
 def run(report: Report) -> None:
-    measure_speed(report, "real-time", ("engine", "plain", *kafka_streams.hands()[:1]))
+    measure_speed(report, "real-time", ("engine", "plain", *kafka_streams.variants()[:1]))
 
 
-def measure_speed(report: Report, speed: str, hands: tuple[str, ...]) -> None:
+def measure_speed(report: Report, speed: str, variants: tuple[str, ...]) -> None:
     with running_spark() as server:
 
         def measure(side: Side) -> Figures:
             create_topic(side, SOURCE, 1)
             create_topic(side, TARGET, 1)
             found: dict[str, list[float]] = {}
-            for hand, counts in in_turns(hands):
-                with counting(server, side, hand, speed):
+            for variant, counts in in_turns(variants):
+                with counting(server, side, variant, speed):
                     count = scaled(RECORDS) if counts else 0
                     latencies = through(side, count, every_record=speed == "real-time")
-                found.setdefault(hand, []).extend(latencies)
+                found.setdefault(variant, []).extend(latencies)
             return percentiles(f"windowed count, {speed}", found)
 
         compare(report, measure)
 
 
 @contextmanager
-def counting(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[None]:
-    if hand in kafka_streams.LINGER_MS:
-        with kafka_streams.running(side, hand, "count", SOURCE, TARGET):
+def counting(server: SparkServer, side: Side, variant: str, speed: str) -> Iterator[None]:
+    if variant in kafka_streams.LINGER_MS:
+        with kafka_streams.running(side, variant, "count", SOURCE, TARGET):
             yield
         return
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-", ignore_cleanup_errors=True) as folder:
-        if hand == "plain":
+        if variant == "plain":
             session: Any = session_at(server.address)
             query = plain_count(session, side.bootstrap, f"{folder}/checkpoint", speed)
             try:
@@ -125,7 +125,7 @@ def through(side: Side, count: int, *, every_record: bool) -> list[float]:
 
 
 def wait_for_first(producer: Any, consumer: Any) -> None:
-    """Send until something comes out: a query that reads from the end sees nothing that was there before it."""
+    """Send records until one comes out: a query that reads from the end gets no record from before its start."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         send(producer, 1)
@@ -155,7 +155,7 @@ def round_trip(producer: Any, consumer: Any, count: int, every_record: bool) -> 
     return latencies
 
 
-# When the newest record was sent.
+# The time at which the newest record was sent.
 _last_sent = [0.0]
 
 

@@ -1,7 +1,7 @@
-"""The schema registry: GET of a schema by its id, which is what deserialisers ask for, in front of our broker.
+"""The schema registry: GET of a schema by its id, as deserialisers request it, in front of our broker.
 
-The aim is 5,000 reads in a second on one core. Registry, broker and load share this machine's cores, so beside what was
-seen stands what the registry did per second of its own CPU time: that is what one core could do.
+The aim is 5,000 reads in a second on one core. Registry, broker and load share this machine's cores, so the reads per
+second of the registry's own CPU time are reported as well: that is the rate of one core.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a measurement hands in, and the table that is made of it.
+"""The results of measurements, and the table that is printed of them.
 
-`report.add(case, subject, value, unit)`: the case is what was measured ("Metadata v12 encode"), the subject is who did
-it ("pessoa", "kio"). Subjects of the same case and unit share a line, ours first. Beside every other subject stands
-how many times better we are than it, "ours 12.3×": below 1 we are the worse.
+`report.add(case, subject, value, unit)`: the case is what was measured ("Metadata v12 encode"), the subject is the
+implementation ("pessoa", "kio"). Subjects of the same case and unit share a line, ours first. For every other subject
+the table has the factor by which we are better, "ours 12.3×": below 1 we are worse.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 OURS = "pessoa"
-# Units in which a larger number is the better one; in all others (µs, ms, MB of memory) the smaller one is.
+# Units in which a larger number is better; in all others (µs, ms, MB of memory) a smaller one is.
 PERCENT_KEPT = "% kept"
 MORE_IS_BETTER = {"rec/s", "req/s", "msg/s", "MB/s", "ops/s", PERCENT_KEPT}
 
 
 @dataclass(slots=True)
 class Report:
-    """Numbers as they come in; `lines` makes the table of them."""
+    """The results that were added so far; `lines` returns their table."""
 
     measured: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
 
@@ -49,12 +49,12 @@ def cell(subjects: dict[str, float], name: str, unit: str) -> str:
 
 
 def rounded(value: float) -> str:
-    """Three figures: more would be noise."""
+    """Return the value with three significant digits: more would be noise."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def aligned(row: list[str], widths: list[int]) -> str:
-    # Words to the left, numbers to the right.
+    # Text is left-aligned, numbers are right-aligned.
     cells = [
         text.ljust(width) if column < 2 else text.rjust(width)
         for column, (text, width) in enumerate(zip(row, widths, strict=True))

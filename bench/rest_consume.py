@@ -23,7 +23,7 @@ RECORDS = 60_000
 INSTANCES = 6
 V2 = "application/vnd.kafka.v2+json"
 JSON = "application/vnd.kafka.json.v2+json"
-# So that a read is a request of ordinary size, and there are many of them.
+# A limit of the response, so that a read has an ordinary size, and many reads are needed.
 READ_BYTES = 20_000
 
 
@@ -64,7 +64,7 @@ def fill(bootstrap: str, per_partition: int) -> None:
 
 
 def read_all(base: str, partition: int, count: int) -> list[float]:
-    """Read one partition through an instance of its own; the seconds that each read took."""
+    """Read one partition through a consumer instance of its own; return the seconds of each read."""
     body = {"format": "json", "auto.offset.reset": "earliest", "fetch.min.bytes": 1}
     uri = ask("POST", f"{base}/consumers/bench-{partition}", body)["base_uri"]
     ask("POST", f"{uri}/assignments", {"partitions": [{"topic": TOPIC, "partition": partition}]})

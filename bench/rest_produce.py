@@ -1,7 +1,7 @@
 """The REST proxy: v2 produces of 1 and of 100 records, in front of our broker.
 
-The aim is 3,000 one-record produces in a second on one core. Proxy, broker and load share this machine's cores, so
-beside what was seen stands what the proxy did per second of its own CPU time: that is what one core could do.
+The aim is 3,000 one-record produces in a second on one core. Proxy, broker and load share this machine's cores, so the
+produces per second of the proxy's own CPU time are reported as well: that is the rate of one core.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""One broker, ours or Apache's, with a listener for each way of being secured, and the clients that each admits.
+"""One broker, ours or Apache's, with a listener for each security protocol, and the settings of clients for each.
 
-    PLAINTEXT   for those who set up a measurement: ANONYMOUS is a super user where there is an authorizer
+    PLAINTEXT   for the set-up of a measurement: ANONYMOUS is a super user if there is an authorizer
     LOGIN       SASL_PLAINTEXT with SCRAM-SHA-512
-    ECDSA, RSA  TLS, with a key of P-256 and one of 2048 bits
+    ECDSA, RSA  TLS, with a key on P-256 and one of 2048 bits
 
-With `has_acls` there is an authorizer. The user of LOGIN may do by its entries what a producer and a consumer do, and
-beside those stand `_OTHER_ENTRIES` of other users, as in a cluster that is shared.
+With `has_acls` there is an authorizer. The user of LOGIN has the ACLs of a producer and a consumer, and there are
+`_OTHER_ENTRIES` ACLs of other users, as in a shared cluster.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TIMEOUT_S = 60
 
 
 class Secured(NamedTuple):
-    """A broker that runs; what it is to clients depends on the listener that they use."""
+    """A running broker, with the settings of clients for each of its listeners."""
 
     plain: Side
     listeners: str
@@ -83,7 +83,7 @@ def _running(start: Callable[..., AbstractContextManager[Side]], data: Path, *, 
     files = TlsFiles(data.parent, Authority("the authority of a measurement"))
     listeners = ",".join(f"{name}://{HOST}:{reserve_port()}" for name in _PROTOCOLS)
     rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    rsa_store = files.vouch("rsa", key=rsa_key).write(files.folder / "rsa.pem")
+    rsa_store = files.certify("rsa", key=rsa_key).write(files.folder / "rsa.pem")
     settings = {
         "listeners": listeners,
         "advertised.listeners": listeners,

@@ -1,13 +1,13 @@
-"""A share group beside Apache Kafka's: how fast it is read, and how long a record takes through it.
+"""A share group, compared with Apache Kafka's: throughput and end-to-end latency.
 
 - Throughput: six partitions are filled, and Apache's kafka-share-consumer-perf-test (Java's KafkaShareConsumer) reads
-  and accepts them, as one member and as four. Two groups each; the faster counts, as in broker_consume.
+  and accepts them, as one member and as four. Two groups each; the faster one counts, as in broker_consume.
 - The same with librdkafka's share consumer, one member in this process.
-- Latency: records at a steady rate, librdkafka's producer and share consumer in this process, under one clock; a poll
-  accepts what the last one brought.
+- Latency: records at a steady rate, librdkafka's producer and share consumer in this process, with one clock; a poll
+  accepts the records of the poll before.
 
-A group begins with the earliest record, and its members get their partitions with an early heartbeat: what is measured
-is reading, not joining.
+A group begins with the earliest record, and its members get their partitions with an early heartbeat, so that joining
+is not in the figures.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ JAVA = "share consume 1000 B, Java, members: {}"
 LIBRDKAFKA = "share consume 1000 B, librdkafka"
 CASE = f"produce to share consumer, {RATE_PER_S}/s, acks=all"
 AT_LEAST = {**{JAVA.format(members): 1.0 for members in MEMBERS}, f"{CASE}, p50": 1.0, f"{CASE}, p99": 1.0}
-# Members hear of their partitions with their second heartbeat.
+# Members get their partitions with their second heartbeat.
 SETTINGS = {
     "group.share.min.heartbeat.interval.ms": "100",
     "group.share.heartbeat.interval.ms": "100",
@@ -86,7 +86,7 @@ def measure(side: Side) -> Figures:
 
 
 def begin_group(side: Side, group: str) -> None:
-    """Let the group begin with the earliest record."""
+    """Set share.auto.offset.reset of the group to earliest."""
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
     from confluent_kafka.admin._resource import ResourceType
@@ -99,7 +99,7 @@ def begin_group(side: Side, group: str) -> None:
 
 
 def read_with_java(side: Side, records: int, group: str, members: int) -> float:
-    """kafka-share-consumer-perf-test: MB/s from its first to its last record."""
+    """Run kafka-share-consumer-perf-test; return MB/s from its first to its last record."""
     begin_group(side, group)
     output = run_tool(
         "kafka-share-consumer-perf-test",
@@ -131,7 +131,7 @@ def share_consumer(side: Side, group: str, topic: str) -> Any:
 
 
 def read_with_librdkafka(side: Side, records: int, group: str) -> float:
-    """MB/s from the first record to the last, each accepted by the next poll."""
+    """Return MB/s from the first record to the last; each record is accepted by the next poll."""
     with share_consumer(side, group, "share") as consumer:
         counts = list(polled(consumer, records, lambda _message, _now: None))
     (before, began), (after, ended) = counts[0], counts[-1]
@@ -139,7 +139,7 @@ def read_with_librdkafka(side: Side, records: int, group: str) -> float:
 
 
 def polled(consumer: Any, wanted: int, handle: Callable[[Any, float], None]) -> Iterator[tuple[int, float]]:
-    """Poll until so many records have come; yields how many, and when, after each poll that brought any."""
+    """Poll until `wanted` records have come; after each poll with records yield their number and the time."""
     count, deadline = 0, time.monotonic() + TIMEOUT_S + wanted / RATE_PER_S
     while count < wanted:
         messages = consumer.poll(0.1)
@@ -161,7 +161,7 @@ def measure_latencies(side: Side, count: int) -> list[float]:
     producer = Producer({"bootstrap.servers": side.bootstrap, "acks": "all", "linger.ms": 0, **QUIET})
     latencies: list[float] = []
     with share_consumer(side, "latency", TOPIC) as consumer:
-        # The first opens the connections and waits for the partition, the others let Java compile its code.
+        # The first record opens the connections and waits for the assignment; with the others Java compiles its code.
         for some in (1, round(count * WARMUP_SHARE), count):
             latencies.clear()
             sender = threading.Thread(target=send, args=(producer, some), daemon=True)

@@ -1,14 +1,14 @@
-"""What the pipelines' parts share: one Spark for all of them, and a copy from topic to topic in several hands.
+"""What the measurements of pipelines share: one Spark, and a copy from topic to topic in several variants.
 
     engine          our engine, at-least-once: a plan, or Spark's Kafka sink behind a function
     exactly-once    our engine with transactions
-    Kafka Streams   in Java, with its producer's wait and without
-    plain           the script that a user would write with PySpark alone, in a session of the same Spark
+    Kafka Streams   in Java, with its default linger.ms and with 0
+    plain           the script that a user would write with PySpark only, in a session of the same Spark
 
-The broker is ours or Apache's, each in its turn (`bench.apache`). What differs between two columns must be the broker
-or the writer, never the age of a JVM: Java compiles what it has run often, and Spark keeps the code that it made for a
-plan. So every hand runs once to no account, and then all of them there and back (`in_turns`): the hand that is older in
-one run is younger in the other.
+The broker is ours or Apache's, in turn (`bench.apache`). Two columns must differ only by broker or variant, and not by
+the age of a JVM: Java compiles code that runs often, and Spark keeps the code that it has generated for a plan. So
+every variant runs once without counting, then all in their order and all in the opposite order (`in_turns`): a variant
+that is early in one turn is late in the other.
 """
 
 from __future__ import annotations
@@ -33,32 +33,33 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 300.0
 SOURCE, TARGET = "pipeline-in", "pipeline-out"
-HANDS = ("engine", "exactly-once", "plain")
-# Making an archive takes a minute of a core, beside which nothing is measured.
+VARIANTS = ("engine", "exactly-once", "plain")
+# Making a class data archive takes a minute of one core, which would disturb the measurement.
 os.environ.setdefault("PESSOA_CLASS_ARCHIVE", "use")
-# The hands take turns with each broker, so one round is enough. A part then takes five minutes at most.
+# The variants take turns with each broker, so one round is enough. A part then takes five minutes at most.
 ROUNDS = int(os.environ.get("PESSOA_BENCH_ROUNDS", "1"))
 T = TypeVar("T")
 
 
 def compare(report: Report, measure: Callable[[Side], Figures]) -> None:
-    """As `bench.apache` does; the figures of a side are said when it is done, since the other takes minutes."""
+    """Compare the two sides as `bench.apache` does, and print the figures of a side as soon as they are complete."""
 
-    def measure_and_say(side: Side) -> Figures:
+    def measure_and_print(side: Side) -> Figures:
         figures = measure(side)
         for (case, unit), value in figures.items():
             print(f"  {side.name}: {case}: {value:,.4g} {unit}", flush=True)
         return figures
 
-    compare_sides(report, measure_and_say, sides(), ROUNDS)
+    compare_sides(report, measure_and_print, sides(), ROUNDS)
 
 
-def in_turns(hands: Sequence[T]) -> Iterator[tuple[T, bool]]:
-    """Whose turn it is, and whether it counts: each comes once to no account, and then twice."""
-    for hand in hands:
-        yield hand, False
-    for hand in (*hands, *reversed(hands)):
-        yield hand, True
+def in_turns(variants: Sequence[T]) -> Iterator[tuple[T, bool]]:
+    """Yield the variant whose turn it is, and whether the turn counts: each has one turn that does not, and then
+    two."""
+    for variant in variants:
+        yield variant, False
+    for variant in (*variants, *reversed(variants)):
+        yield variant, True
 
 
 @contextmanager
@@ -72,15 +73,15 @@ def running_spark() -> Iterator[SparkServer]:
 
 
 @contextmanager
-def copying(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[Process]:
-    """Records go from SOURCE to TARGET as long as the block lasts; gives the Java that copies them."""
-    if hand in kafka_streams.LINGER_MS:
-        with kafka_streams.running(side, hand, "copy", SOURCE, TARGET) as process:
+def copying(server: SparkServer, side: Side, variant: str, speed: str) -> Iterator[Process]:
+    """Copy records from SOURCE to TARGET within the block; yield the Java process that copies them."""
+    if variant in kafka_streams.LINGER_MS:
+        with kafka_streams.running(side, variant, "copy", SOURCE, TARGET) as process:
             yield process
         return
     spark = java_of(server)
     with tempfile.TemporaryDirectory(prefix="pessoa-bench-home-") as folder:
-        if hand == "plain":
+        if variant == "plain":
             session: Any = session_at(server.address)
             query = plain_copy(session, side.bootstrap, f"{folder}/checkpoint", speed)
             try:
@@ -90,19 +91,19 @@ def copying(server: SparkServer, side: Side, hand: str, speed: str) -> Iterator[
                 session.stop()
             return
         with Engine(side.bootstrap, home=Path(folder), spark_remote=server.address, state_topic=None) as engine:
-            engine.start(our_copy(hand, speed))
+            engine.start(our_copy(variant, speed))
             yield spark
 
 
 def java_of(server: SparkServer) -> Process:
-    """The child of the guardian that was started."""
+    """Return the Java process of Spark, which is the child of its guardian process."""
     pid = server.pid
     return Process(int(Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()[0]))
 
 
-def our_copy(hand: str, speed: str) -> QuerySpec:
+def our_copy(variant: str, speed: str) -> QuerySpec:
     plan = Sink(Source(SOURCE, BYTES, BYTES), TARGET, BYTES, BYTES)
-    if hand == "exactly-once":
+    if variant == "exactly-once":
         return QuerySpec("copy", plan=plan, delivery="exactly-once")
     return QuerySpec("copy", plan=plan, speed="real-time" if speed == "real-time" else "micro-batch")
 
@@ -128,7 +129,7 @@ def plain_copy(spark: Any, servers: str, checkpoint: str, speed: str) -> Any:
 
 
 def wait_for_records(side: Side, topic: str, count: int) -> None:
-    """Until so many offsets of the topic are stable, which with transactions is a few more than records."""
+    """Wait until the last stable offsets of the topic sum up to `count`; markers of transactions count as well."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": side.bootstrap, "group.id": "bench", **QUIET})

@@ -1,7 +1,7 @@
-"""The tools that people type most, start to end, beside Apache's: against one broker of ours, and one of Apache's.
+"""The most used command-line tools, from start to end, compared with Apache's: each with a broker of its own side.
 
-Each tool asks its own side's broker, so that the figures are those of a user who has one or the other. Ours are run as
-the commands that are installed, Apache's as its scripts would run them.
+The figures are those of a user of ours or of Apache's. Our tools are run as the installed commands, Apache's as its
+scripts run them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def run(report: Report) -> None:
 
 
 def prepare(side: Side) -> None:
-    """A few topics, and a group that has read from one of them."""
+    """Create a few topics, and a group that has committed offsets of one of them."""
     for number in range(3):
         ours(side, "kafka-topics", "--create", "--topic", f"orders-{number}", "--partitions", "3")
     ours(side, "kafka-console-producer", "--topic", "orders-0", given=b"one\ntwo\n")

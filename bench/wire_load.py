@@ -1,7 +1,7 @@
-"""A load of Produce requests that were made beforehand: almost nothing of the measurement is the client's.
+"""A load of Produce requests that were encoded beforehand, so that the client needs hardly any CPU time.
 
-The same bytes are sent again and again. A broker stamps the offset of a batch, which its checksum does not cover, and
-the producer is not idempotent, so each of them is a batch of its own.
+The same bytes are sent again and again. The broker stamps the base offset of a batch, which the CRC does not cover, and
+the producer is not idempotent, so each request appends another batch.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-# The last one that names topics by their names.
+# The last version that names topics (later ones have topic ids).
 VERSION = 12
 TIMEOUT_S = 60.0
 RETRY_S = 0.05
 
 
 class ProduceLoad(Connection):
-    """A connection that has logged in, where its settings (in the words of Java's clients) say so, and then sends one
-    request over and over."""
+    """A connection that sends one request repeatedly, after a login if its settings (under Java's names) demand one."""
 
     def __init__(self, port: int, request: bytes, settings: Mapping[str, str] = NO_SETTINGS) -> None:
         super().__init__(HOST, port, "bench", settings, time.monotonic() + TIMEOUT_S)
@@ -38,8 +37,8 @@ class ProduceLoad(Connection):
         self._answer_bytes = self._exchange_one()
 
     def _exchange_one(self) -> int:
-        """The size of an answer, which is that of all answers: only its offsets differ. Waits until all partitions have
-        leaders, for Apache Kafka says that a topic is there before it is."""
+        """Return the size of a response, which all responses have, since only their offsets differ. Retry until all
+        partitions have leaders: Apache Kafka answers CreateTopics before that."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             self._socket.sendall(self._request)
@@ -67,7 +66,7 @@ class ProduceLoad(Connection):
 
 
 def produce_request(topic: str, partitions: int, records: int, record_bytes: int, acks: int = 1) -> bytes:
-    """A batch of so many records for each partition."""
+    """Return a Produce request with a batch of so many records for each partition."""
     now_ms = time.time_ns() // 1_000_000
     batch = build_batch([Record(number, now_ms, None, b"x" * record_bytes) for number in range(records)])
     data = [PartitionProduceData(index=index, records=memoryview(batch)) for index in range(partitions)]
@@ -78,7 +77,7 @@ def produce_request(topic: str, partitions: int, records: int, record_bytes: int
 
 
 def _errors(answer: bytes) -> set[int]:
-    # Behind the correlation id and an empty list of tags.
+    # After the correlation id and an empty list of tagged fields.
     response, _ = ProduceResponse.decoder(VERSION)(answer, 5, len(answer))
     return {one.error_code for topic in response.responses for one in topic.partition_responses} - {0}
 

@@ -1,9 +1,9 @@
-"""Make the pictures of docs/images again: every page of the control centre, light and dark, desktop and phone.
+"""Make the screenshots in docs/images: every page of the control centre, light and dark, desktop and phone.
 
     .venv/bin/python tools/control_center_screenshots.py [FOLDER [PAGE …]]
 
-A cluster of three brokers with a small shop's data, a schema registry, Connect, ksql and pipelines on one Spark, and a
-control centre are started for it. Pictures are WebP, about 25 KB each; without names of pages all are taken.
+It starts a cluster of three brokers with the data of a small shop, a schema registry, Connect, ksql and pipelines on
+one Spark, and a control centre. Screenshots are WebP, about 25 KB each; without names of pages it makes all.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _take(services: LiveServices, folder: Path, chromium: str, names: list[str])
 
 
 def _set_up_pages(browser: Browser, url: str) -> None:
-    """A rule that fires, and favourites."""
+    """Create an alert rule that fires, and favourites."""
     page = browser.new_page(locale="en-US")
     page.goto(f"{url}/alerts")
     page.wait_for_function("window.did_handshake")
@@ -139,7 +139,7 @@ def _set_up_pages(browser: Browser, url: str) -> None:
 
 
 def _change_things(services: LiveServices) -> None:
-    """ACLs of a few applications, and entries of the audit log."""
+    """Create ACLs of a few applications, which also gives entries in the audit log."""
     admin = AdminClient({"bootstrap.servers": services.servers})
     wanted = [
         AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
@@ -162,7 +162,7 @@ def _change_things(services: LiveServices) -> None:
 
 
 def _bill(servers: str, ended: threading.Event, number: int) -> None:
-    """A member of the group `billing`, a little slower than the orders come."""
+    """Run a member of the group `billing`, which reads a little slower than orders are produced."""
     consumer = Consumer({
         "bootstrap.servers": servers, "group.id": "billing", "client.id": f"billing-{number}",
         "auto.commit.interval.ms": 500, "auto.offset.reset": "earliest",
@@ -174,7 +174,7 @@ def _bill(servers: str, ended: threading.Event, number: int) -> None:
 
 
 def _start_shop(services: LiveServices) -> None:
-    """Connectors, queries and dead letters, as a small shop has them."""
+    """Start connectors, queries and dead letters of a small shop."""
     sink = {
         "connector.class": "FileStreamSink", "topics": "customers", "file": str(services.folder / "customers.txt"),
         "value.converter": "org.apache.kafka.connect.json.JsonConverter", "errors.tolerance": "all",
@@ -201,7 +201,7 @@ def _start_shop(services: LiveServices) -> None:
 
 
 def _click(servers: str, ended: threading.Event) -> None:
-    """Something to see in the charts."""
+    """Produce clicks of the shop's pages, so that charts have data."""
     producer = Producer({"bootstrap.servers": servers})
     number = 0
     while not ended.wait(0.1):
@@ -219,7 +219,7 @@ def _take_all(browser: Browser, url: str, folder: Path, look: str, names: list[s
     context = browser.new_context(viewport={"width": width, "height": height}, locale="en-US")
     context.add_cookies([{"name": "pessoa_theme", "value": theme, "url": url}])
     page, blank = context.new_page(), context.new_page()
-    # Charts have something to show where a page was open for a while.
+    # Charts show data only after a page was open for a while.
     for path in ("/", PAGES["topic"]):
         context.new_page().goto(url + path)
     for name in names:
@@ -232,10 +232,10 @@ def _take_all(browser: Browser, url: str, folder: Path, look: str, names: list[s
         if name == "analysis":
             page.get_by_role("button", name="Analyse").click()
             page.wait_for_selector(".notice.good")
-        # A button that was clicked may be below the first screen, and nothing is to be under the mouse.
+        # A clicked button may be below the first screen, and the mouse must not hover over anything.
         page.evaluate("scrollTo(0, 0)")
         page.mouse.move(width // 2, 1)
-        # Rates are of two samples.
+        # A rate needs two samples.
         page.wait_for_timeout(3000 if name in ("home", "topic", "brokers", "broker", "connect") else 700)
         _save(blank, page.screenshot(), folder / f"{name}-{look}.webp")
     context.close()
@@ -248,7 +248,7 @@ def _run_query(page: Page) -> None:
     page.keyboard.insert_text("SELECT city, total\n  FROM city_totals\n  EMIT CHANGES;")
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Bars").click()
-    # A bar of each city.
+    # One bar for each city.
     page.locator(".bar-row").nth(4).wait_for(timeout=120_000)
     page.evaluate("document.activeElement.blur()")
 
@@ -261,7 +261,7 @@ def _begin_lesson(page: Page) -> None:
 
 
 def _save(page: Page, picture: bytes, target: Path) -> None:
-    """As WebP, a quarter of the PNG: Chromium itself makes it."""
+    """Save the PNG as WebP, which has a quarter of its size and is encoded by Chromium."""
     source = base64.b64encode(picture).decode()
     made: str = page.evaluate(
         """async source => {

@@ -1,21 +1,21 @@
-"""Who may import whom: the towers as tables, checked by import-linter.
+"""Which package may import which: the layers as tables, checked by import-linter.
 
                  cluster tower          services tower
                        └──────► floor ◄──────┘
 
-- The floor imports neither tower, and within a tower a layer imports only layers below it.
+- The floor imports neither tower, and within a tower a layer imports only lower layers.
 - The services tower never imports the cluster tower. `cli`, `platform` and `testing` may, through `broker.assembly`;
   and a tool that reads the files of a broker may import the modules that say what those files look like.
-- What is pure has no loop, socket, file, clock or chance within reach, directly or through what it imports.
+- Pure packages import no event loop, sockets, files, clock or randomness, neither directly nor through other modules.
 - pyspark is imported in `pipelines` and nowhere else.
 
 import-linter refuses a configuration that names a module which does not exist, whereas the tables below name the whole
-design. What of it has still to be written stands in PLANNED. This file writes a configuration for what is there, and
-runs import-linter on it: a contract holds from the first commit of the package that it is about. These are errors:
+design. PLANNED has the modules that are not written yet. This file writes a configuration for the existing ones and
+runs import-linter on it, so a contract holds from the first commit of its package on. These are errors:
 
-- a package that stands in none of the three tables of layers: nothing would say what it may import;
-- a name in any table that is neither there nor planned: a contract about it would hold of nothing;
-- a name in PLANNED that is there: the list gets shorter with the design.
+- a package that is in none of the three tables of layers: no contract would limit its imports;
+- a name in any table that neither exists nor is planned: its contract would have no effect;
+- a name in PLANNED that exists: it must be removed from the list.
 
 To place a new package, add its name to one of the three tables of layers; if it is pure, add a line to PURE.
 """
@@ -32,8 +32,7 @@ from importlinter.cli import EXIT_STATUS_ERROR, lint_imports
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 
-# Within each table, a line imports only lines below it; packages on one line are independent of each other's layer and
-# may import one another.
+# Within each table, a line imports only lines below it; packages on one line are one layer and may import one another.
 CLUSTER = [
     "broker",
     "controller replication coordinator quorum",
@@ -53,12 +52,12 @@ FLOOR = [
     "base",
 ]
 
-# These start brokers, and reach them through this one module.
+# These packages start brokers, and import them only through this module.
 STARTERS = ["cli", "platform", "testing"]
 BROKER_DOOR = "broker.assembly"
 
-# kafka-dump-log reads the files that a broker left, and kafka-storage writes the first ones, without one. A format is
-# written down once, so the tools take it from where the log and the quorum have it.
+# kafka-dump-log reads the files of a broker, and kafka-storage writes the first ones, without a running broker. A file
+# format is defined once, so the tools import it from the log and the quorum.
 FILE_TOOLS = ["cli.dump_log.index_lines", "cli.storage"]
 FILE_FORMATS = [
     "log.index",
@@ -70,7 +69,7 @@ FILE_FORMATS = [
     "raft.voters",
 ]
 
-# What decides about APIs that no listener serves: they come to be served when everything behind them works.
+# Modules that decide about APIs which no listener serves.
 DECIDES_UNSERVED: list[str] = []
 
 # Packages, without the SHELLS in them, or single modules of packages that are not pure as a whole.
@@ -134,7 +133,7 @@ PURE = [
     "control_center.lineage_graph",
     "control_center.sample_history",
 ]
-# Modules of pure packages that wait, and call what is pure.
+# Modules of pure packages that do I/O or wait, and call the pure ones.
 SHELLS = [
     "controller.controller",
     "coordinator.share.share_coordinator",
@@ -144,17 +143,17 @@ SHELLS = [
     "coordinator.transactions.verification",
 ]
 
-# What the design has, and the tables name, and that has still to be written.
+# Modules that the tables name and that do not exist yet.
 PLANNED: list[str] = []
 
-# uuid and datetime are missing on purpose: their types are values; it is `uuid4()` and `now()` that are not pure, and
-# review and ruff's DTZ rules look after those.
+# uuid and datetime are not listed on purpose: their types are values; only `uuid4()` and `now()` are not pure, for
+# which there are reviews and ruff's DTZ rules.
 WORLD = """
     asyncio concurrent fcntl mmap multiprocessing os pathlib queue random sched secrets select selectors shutil signal
     socket socketserver ssl subprocess tempfile threading time uvloop
 """.split()
 
-# What stands beside the packages and may import anything: the version, and the `python -m pessoa` stub.
+# Modules outside of the packages that may import anything: the version, and the `python -m pessoa` stub.
 UNPLACED = {"__init__", "__main__", "py"}
 
 
@@ -164,12 +163,12 @@ def exists(name: str) -> bool:
 
 
 def there(names: Iterable[str]) -> list[str]:
-    """The modules of these names, without the planned ones."""
+    """Return the modules with these names that exist."""
     return [f"pessoa.{name}" for name in names if name not in PLANNED]
 
 
 def pure_modules() -> list[str]:
-    """PURE, with a package that has shells replaced by its other modules."""
+    """Return PURE, in which a package with SHELLS is replaced by its other modules."""
     found = []
     for name in there(PURE):
         shells = [shell for shell in there(SHELLS) if shell.startswith(f"{name}.")]
@@ -178,7 +177,7 @@ def pure_modules() -> list[str]:
 
 
 def modules_of(package: str) -> list[str]:
-    """The modules and packages directly in a package, in the order of their names."""
+    """Return the modules and packages directly in a package, sorted by name."""
     folder = SOURCE.joinpath(*package.split("."))
     return sorted(f"{package}.{path.stem}" for path in folder.iterdir() if path.stem != "__init__" and is_module(path))
 
@@ -230,7 +229,7 @@ def contracts() -> str:
             [name for name in services if name not in starters],
             cluster,
         ),
-        # The door itself imports the whole broker, so only what starters import with their own hands is looked at.
+        # BROKER_DOOR itself imports the whole broker, so only direct imports of STARTERS are checked.
         forbidden(
             "broker-door",
             f"Starters reach the cluster tower through {BROKER_DOOR} alone, and its files by their formats",
