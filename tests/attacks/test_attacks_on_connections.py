@@ -150,7 +150,7 @@ def _mutated(rng: Random, frame: bytes) -> bytes:
 def test_attack_24_old_tls_versions_renegotiation_and_foreign_certificates_are_refused(
     stage: AttackStage, request: pytest.FixtureRequest
 ) -> None:
-    foreign = Authority("another").vouch("mallory").write(stage.files.folder / "foreign.pem")
+    foreign = Authority("another").certify("mallory").write(stage.files.folder / "foreign.pem")
     with stage.attack(24, request, max_mib=16):
         for version in ("tls1", "tls1_1"):
             assert "Cipher is (NONE)" in _openssl(stage, SECURED, f"-{version}", "-cipher", "ALL:@SECLEVEL=0")

@@ -73,9 +73,9 @@ def canary(kafka_broker: Broker, caplog: pytest.LogCaptureFixture) -> Iterator[C
     """Yield a canary on `kafka_broker`; after the test check that it is still served and that the log has no error."""
     topic = create_topic(kafka_broker, stem="canary")
     with Canary(kafka_broker.port, topic) as bird, caplog.at_level(logging.INFO, "pessoa"):
-        bird.sings()
+        bird.check_round_trip()
         yield bird
-        bird.sings()
+        bird.check_round_trip()
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
 
 
@@ -145,7 +145,7 @@ def test_hundreds_of_connections_with_half_sent_requests_do_not_block_other_clie
         cuts = [rng.randrange(len(whole)) for _ in silent]
         for wire, cut in zip(silent, cuts, strict=True):
             wire.send(whole[:cut])
-        canary.sings()
+        canary.check_round_trip()
         for wire, cut in zip(silent, cuts, strict=True):
             wire.send(whole[cut:])
             assert wire.read(ApiVersionsResponse, 0, 1).error_code == 0
@@ -164,7 +164,7 @@ def test_connections_closed_during_a_fetch_request_leave_no_waiting_fetch(kafka_
             wire.send(whole[: rng.choice((len(whole), len(whole) // 2))])
 
     def waiters() -> int:
-        canary.sings()
+        canary.check_round_trip()
         return kafka_broker.inspect(lambda broker: len(broker.services.replicas.by_name[topic][0].fetch_waiters))
 
     until(waiters, lambda number: number == 0, "that no fetch waits whose client is gone")
@@ -183,7 +183,7 @@ def test_a_client_that_never_reads_its_fetch_responses_takes_a_bounded_amount_of
         # A gibibyte of answers.
         greedy.send_what_fits(asked * 1024, timeout_s=1.0)
         for _ in range(20):
-            canary.sings()
+            canary.check_round_trip()
         assert resident_bytes() - before < 64 * MIB
 
 
@@ -197,7 +197,7 @@ def test_a_connection_whose_fetch_waits_is_not_read_without_limit(kafka_broker: 
     with Wire(kafka_broker.port) as wire:
         wire.write(waiting, FETCH_VERSION)
         assert not wire.send_what_fits(more * (64 * MIB // len(more)), timeout_s=1.0)
-        canary.sings()
+        canary.check_round_trip()
         assert resident_bytes() - before < 100 * MIB  # the 64 MiB that we hold ourselves are among them
 
 
@@ -418,7 +418,7 @@ def test_every_version_of_an_api_answers_any_body_that_keeps_to_its_schema(row: 
                 else:
                     request = hostile_message(row.key.request, version, rng, words)
                 attack(fuzzed, row, version, request, words)
-        bird.sings()
+        bird.check_round_trip()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -430,7 +430,7 @@ def test_groups_and_transactions_survive_a_long_session_of_random_requests(seed:
             row = rng.choice(rows)
             version = rng.choice(row.versions.each())
             attack(fuzzed, row, version, hostile_message(row.key.request, version, rng, words), words)
-        bird.sings()
+        bird.check_round_trip()
     fuzzed.restart()  # raises exceptions from inside the broker, and reads all that was written
 
 

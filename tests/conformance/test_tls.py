@@ -254,7 +254,7 @@ def java_settings(secured: Secured, which: str, kind: str) -> dict[str, str]:
         "ssl.truststore.type": kind,
     }
     if which == "right":
-        own = secured.files.vouch("ana").write_pkcs12(folder / "ana.p12", PASSWORD, secured.files.authority)
+        own = secured.files.certify("ana").write_pkcs12(folder / "ana.p12", PASSWORD, secured.files.authority)
         settings |= {"ssl.keystore.location": str(own), "ssl.keystore.password": PASSWORD, "ssl.key.password": PASSWORD,
                      "ssl.keystore.type": "PKCS12"}  # fmt: skip
     return settings

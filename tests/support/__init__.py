@@ -1,1 +1,1 @@
-"""What tests share: generators of values, oracles, started servers."""
+"""What tests share: generators of values, independent implementations to compare with, and servers that they start."""

@@ -1,7 +1,7 @@
-"""A session of admin requests, for Apache Kafka and for us, and what may differ between the two.
+"""A script of admin requests that is run on Apache Kafka and on us, and which differences between the two are allowed.
 
-Requests are messages of `pessoa.wire`, so both sides get the same bytes' worth. A response is compared field by field:
-errors by their codes (the sentences are our own), ids and times only by whether they are there.
+Requests are messages of `pessoa.wire`, so both sides get the same requests. Responses are compared field by field:
+errors by their codes (error messages are our own), ids and times only by whether they are present.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ def script() -> list[Step]:
 
 
 def ask(port: int, step: Step) -> Message:
-    """One request on a connection of its own."""
+    """Send the request of this step on a connection of its own; return the response."""
     with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(b"".join(request_frame(step.request, step.version, 7, "script")))
         stream = connection.makefile("rb")
@@ -377,7 +377,7 @@ _SENTENCES = {"error_message", "throttle_time_ms", "unknown_tagged_fields"}
 
 
 def comparable(value: Any) -> Any:
-    """A response without what is each side's own; lists whose order says nothing are sorted."""
+    """Return a response without the fields that differ between clusters, and with unordered lists sorted."""
     if isinstance(value, Struct):
         return {
             field.name: comparable(getattr(value, field.name)) for field in value.fields if field.name not in _SENTENCES

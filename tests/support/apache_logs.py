@@ -1,14 +1,14 @@
-"""Logs for the comparison with Apache Kafka: written by us, and written by Apache.
+"""Logs for the comparison with Apache Kafka: those that we write, and those that Apache Kafka writes.
 
 `LogScribe` appends to a partition log as its leader and remembers, in its own lists, what a reader must find there:
-records, markers, aborted transactions, leader epochs. It knows nothing of how the log keeps them. `write_history` has
-it write a bit of everything: each codec, idempotent producers, transactions that overlap and end either way, headers,
-nulls, new leaders.
+records, markers, aborted transactions, leader epochs. It uses nothing of the log's own state. `write_history` makes
+it write every kind of batch: each codec, idempotent producers, overlapping transactions that are committed or aborted,
+headers, nulls, new leader epochs.
 
 `ApacheScribe` does the same through an Apache broker with librdkafka, and remembers what the broker acknowledged.
 
-`read_dump` and `dumped_records` take the output of kafka-dump-log apart; `records_in` reads a loaded log; `consume`
-asks a broker.
+`read_dump` and `dumped_records` parse the output of kafka-dump-log; `records_in` reads a loaded log; `consume` reads
+from a broker.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pessoa.records.compression import Codec
 from pessoa.records.control_records import ControlRecordType, build_transaction_marker
 from pessoa.records.record import Header, Record, records
 
-# Some moment in 2023. A broker that serves these records must be told not to find them too old.
+# A moment in 2023. A broker that serves these records needs a retention that does not delete them.
 START_MS = 1_700_000_000_000
 PRODUCE_VERSION = 12
 COORDINATOR_EPOCH = 3
@@ -57,10 +57,10 @@ class Aborted(NamedTuple):
 
 
 class LogScribe:
-    """Appends to a log and keeps its own account of it."""
+    """Appends to a log as its leader, and remembers what the log must contain."""
 
     def __init__(self, log: PartitionLog, *, leader_epoch: int = 0, now_ms: int = START_MS) -> None:
-        """A log may have transactions open that another scribe began; `end` ends them as well."""
+        """Write to `log`, in which another scribe may have left transactions open; `end` ends those as well."""
         self.log = log
         self.leader_epoch = leader_epoch
         self.now_ms = now_ms
@@ -82,7 +82,7 @@ class LogScribe:
     def produce(
         self, count: int, codec: Codec = Codec.NONE, *, producer_id: int = -1, transactional: bool = False
     ) -> None:
-        """One batch of some records, no two alike."""
+        """Append one batch of different records."""
         made = [self._record(delta) for delta in range(count)]
         sequence = self._sequences.get(producer_id, 0) if producer_id >= 0 else -1
         data = build_batch(
@@ -111,7 +111,7 @@ class LogScribe:
         self._note_batch(codec, appended.base_offset)
 
     def end(self, producer_id: int, kind: ControlRecordType) -> None:
-        """Commit or abort what the producer has open."""
+        """Append the marker that commits or aborts the open transaction of the producer."""
         data = build_transaction_marker(
             kind, producer_id=producer_id, producer_epoch=0, coordinator_epoch=COORDINATOR_EPOCH, timestamp=self.now_ms
         )
@@ -123,17 +123,18 @@ class LogScribe:
         self._note_batch(Codec.NONE, offset)
 
     def lead(self, leader_epoch: int) -> None:
-        """Raise the leader epoch: from here on another leader writes."""
+        """Raise the leader epoch, as after an election."""
         self.leader_epoch = leader_epoch
 
     @property
     def open_transactions(self) -> list[int]:
-        """The producers that have one."""
+        """Return the ids of the producers with an open transaction."""
         return list(self._open)
 
     @property
     def committed(self) -> list[Record]:
-        """What a reader of committed records sees: none of aborted transactions, and nothing behind an open one."""
+        """Return what a read_committed consumer sees: no aborted records, and nothing from the last stable offset
+        on."""
         end = min(self._open.values(), default=self.log.log_end_offset)
         return [record for record in self.records if record.offset < end and not self._is_aborted(record.offset)]
 
@@ -154,7 +155,7 @@ class LogScribe:
         headers: tuple[Header, ...] = (("trace", b"t%d" % number), ("empty", b""), ("none", None))
         return Record(
             offset=delta,
-            # Not in order, so that the newest record of a batch need not be its last.
+            # Not in order, so that the largest timestamp of a batch need not be that of its last record.
             timestamp=self.now_ms + (3, 5, 1)[delta % 3],
             key=None if number % 5 == 0 else b"key-%d" % (number % 17),
             value=None if number % 7 == 0 else b"value-%d-" % number + b"x" * (number * 37 % 180),
@@ -163,7 +164,7 @@ class LogScribe:
 
 
 def write_history(scribe: LogScribe, *, leader_epochs: Sequence[int] = (0,), rounds: int = 6) -> None:
-    """A bit of everything, `rounds` times; the last transaction stays open."""
+    """Append every kind of batch, `rounds` times; the last transaction stays open."""
     for number in range(rounds):
         scribe.lead(leader_epochs[min(number * len(leader_epochs) // rounds, len(leader_epochs) - 1)])
         for codec in Codec:
@@ -187,7 +188,7 @@ def batches_in(log: PartitionLog) -> Iterator[tuple[int, RecordBatch]]:
 
 
 def records_in(log: PartitionLog) -> list[Record]:
-    """Every record that is not a control record."""
+    """Return every record that is not a control record."""
     return [record for _, batch in batches_in(log) if not batch.is_control for record in records(batch)]
 
 
@@ -214,7 +215,7 @@ class ApacheScribe:
         )
 
     def produce(self, producer: Producer, count: int) -> list[int]:
-        """Their offsets, in one or a few batches."""
+        """Produce records, in one or a few batches; return their offsets."""
         before = len(self.records)
         for _ in range(count):
             number = self._written = self._written + 1
@@ -244,7 +245,8 @@ class ApacheScribe:
         self._wait_for_marker_at(offsets[-1] + 1)
 
     def _wait_for_marker_at(self, offset: int) -> None:
-        """The coordinator answers before it has written the marker, and another producer could get in between."""
+        """Wait until the marker stands at this offset: EndTxn is answered before the marker is written, and a batch of
+        another producer could take its offset."""
         client = Consumer(
             {"bootstrap.servers": self._bootstrap_servers, "group.id": "-", "isolation.level": "read_uncommitted"}
         )
@@ -260,7 +262,7 @@ class ApacheScribe:
         if error is not None:
             self._failures.append(error)
         else:
-            # An acknowledgement comes without the headers.
+            # librdkafka's delivery report lacks the headers.
             self.records.append(as_record(message)._replace(headers=headers))
 
 
@@ -273,7 +275,7 @@ def as_record(message: Message) -> Record:
 
 
 def consume(bootstrap_servers: str, topic: str, *, isolation: str) -> list[Record]:
-    """Everything in partition 0 that a consumer may see, from the beginning to the end."""
+    """Return all records of partition 0 that a consumer with this isolation level sees."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -309,7 +311,7 @@ def consume(bootstrap_servers: str, topic: str, *, isolation: str) -> list[Recor
 
 
 def read_dump(output: str) -> dict[Path, list[str]]:
-    """The lines of each file."""
+    """Return the lines that kafka-dump-log printed for each file."""
     dumped: dict[Path, list[str]] = {}
     lines: list[str] = []
     for line in output.splitlines():

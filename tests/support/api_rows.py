@@ -1,4 +1,4 @@
-"""What rows of the API table say that only tests ask."""
+"""Questions about rows of the API table (`broker/apis`) that only tests ask."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Small record batches for tests of the log: plain, idempotent, transactional, and the markers that end transactions.
 
-Each comes as a writable view, since a leader stamps what it appends in place, and counts its offsets from 0 unless it
-is told where it stands. Values are `v0`, `v1`, … so that what was read can be told apart.
+Each is a writable view, since a leader stamps the batch that it appends in place. Offsets begin at 0 unless `at` is
+given. Values are `v0`, `v1`, …, so that records can be recognised.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def plain(
     codec: Codec = Codec.NONE,
     last_offset: int | None = None,
 ) -> memoryview:
-    """A batch of `count` records at offset `at`. `size` is that of the whole batch, which the last value fills up."""
+    """Return a batch of `count` records at offset `at`. The last value is padded so that the whole batch has `size`
+    bytes."""
     times = list(timestamps) if timestamps is not None else [timestamp] * count
     batch = build_batch(
         [Record(at + index, time, None, b"v%d" % (at + index)) for index, time in enumerate(times)],
@@ -41,7 +42,8 @@ def plain(
     )
     if size is None or size == len(batch):
         return memoryview(batch)
-    # The lengths in front of a longer value take more bytes themselves, so the room is found by trying.
+    # The varint lengths in front of a longer value take more bytes as well, so the size of the value is found by
+    # trying.
     for padding in range(size - len(batch), -1, -1):
         padded = build_batch(
             [
@@ -66,7 +68,7 @@ def idempotent(
     timestamp: int = NOW_MS,
     transactional: bool = False,
 ) -> memoryview:
-    """A batch of a producer that counts its records."""
+    """Return a batch of an idempotent producer."""
     return memoryview(
         build_batch(
             [
@@ -92,7 +94,7 @@ def transactional(
     epoch: int = -1,
     timestamp: int = NOW_MS,
 ) -> memoryview:
-    """The same within a transaction."""
+    """Return a batch of a transactional producer."""
     return idempotent(
         producer_id,
         sequence,
@@ -136,14 +138,14 @@ def _marker(
 
 
 def values(data: bytes) -> list[tuple[int, bytes | None]]:
-    """Offset and value of every record of every whole data batch."""
+    """Return offset and value of every record of the complete data batches in `data`."""
     return [
         (record.offset, record.value) for batch in batches(data) if not batch.is_control for record in records(batch)
     ]
 
 
 def offsets(data: bytes) -> list[tuple[int, int]]:
-    """First and last offset of every whole batch."""
+    """Return first and last offset of every complete batch in `data`."""
     return [(batch.base_offset, batch.last_offset) for batch in batches(data)]
 
 

@@ -1,4 +1,4 @@
-"""A small certificate authority for tests: it vouches for servers and clients of this machine."""
+"""A small certificate authority for tests, which issues certificates for servers and clients on this machine."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ class Authority:
         return self._certificate
 
     def issue(self, path: Path, name: str) -> Path:
-        """The key and the certificate of a server or client on this machine, in one file, as Kafka's PEM key stores
-        are."""
-        return self.vouch(name).write(path)
+        """Write a new key and its certificate for a server or client on this machine into one file, as in Kafka's PEM
+        key stores; return its path."""
+        return self.certify(name).write(path)
 
-    def vouch(
+    def certify(
         self,
         name: str | x509.Name,
         *,
@@ -56,7 +56,7 @@ class Authority:
         days: int = 1,
         key: PrivateKey | None = None,
     ) -> Issued:
-        """A certificate for these hosts that is good for so many days; with negative `days` it has expired."""
+        """Return a certificate for these hosts that is valid for so many days; with negative `days` it has expired."""
         key = key or ec.generate_private_key(ec.SECP256R1())
         subject = _named(name) if isinstance(name, str) else name
         certificate = (
@@ -78,7 +78,7 @@ class Issued(NamedTuple):
         return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def key_pem(self, password: str | None = None) -> str:
-        """PKCS#8, encrypted if there is a password."""
+        """Return the private key as PKCS#8 in PEM, encrypted if there is a password."""
         how: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if password is not None:
             how = serialization.BestAvailableEncryption(password.encode())

@@ -1,4 +1,4 @@
-"""Logs to compact, on a disk in memory, and what a consumer would read from them."""
+"""Logs for tests of compaction, on a disk in memory, and what a consumer reads from them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def open_log(
         high_watermark=high_watermark,
     )
     loaded.producers.verification_enabled = False
-    # As the upkeep does, only sooner: what is rolled is synced, and only that may be cleaned.
+    # As the broker's upkeep does later: rolled segments are synced, and only synced segments may be cleaned.
     loaded.on_rolled = lambda rolled: rolled.flush()
     return loaded
 
@@ -63,7 +63,8 @@ def append(
     codec: Codec = Codec.NONE,
     now_ms: int = NOW_MS,
 ) -> int:
-    """Append one batch, replicated at once; its base offset. `producer` is id, epoch and first sequence."""
+    """Append one batch, raise the high watermark over it, and return its base offset. `producer` is id, epoch and first
+    sequence."""
     made = [
         Record(number, timestamps[number] if timestamps else now_ms + number, key, value)
         for number, (key, value) in enumerate(pairs)
@@ -77,7 +78,7 @@ def append(
         base_sequence=sequence,
         transactional=transactional,
     )
-    # A topic that was not always compacted may hold records without key.
+    # A topic that was not compacted from its creation on may hold records without a key.
     appended = log.append_own(memoryview(data), 0, now_ms) if None in {key for key, _ in pairs} else None
     if appended is None:
         appended = log.append_as_leader(memoryview(data), 0, now_ms, PRODUCE_VERSION)
@@ -99,7 +100,7 @@ def end_transaction(log: PartitionLog, producer_id: int, epoch: int, *, commit: 
 
 
 class ManualSeconds:
-    """A clock that goes on a little with every look at it."""
+    """A clock that advances by `tick` every time it is read."""
 
     def __init__(self, tick: float = 0.0001) -> None:
         self.now = 0.0
@@ -126,7 +127,7 @@ def clean(
     now_ms: int = NOW_MS,
     settings: CleanerSettings | None = None,
 ) -> Cleaned:
-    """One whole pass, whether it is due or not."""
+    """Run one whole compaction pass, whether it is due or not."""
     cleanable = assess(log, checkpoint, now_ms)
     plan = make_plan(log, cleanable, settings or CleanerSettings(), now_ms)
     cleaning = Cleaning(disk, log, plan)
@@ -150,7 +151,7 @@ def all_batches(log: PartitionLog) -> list[RecordBatch]:
 
 
 def all_records(log: PartitionLog) -> list[Record]:
-    """Every record of the data batches, also of aborted transactions."""
+    """Return every record of the data batches, also of aborted transactions."""
     return [record for batch in all_batches(log) if not batch.is_control for record in records(batch)]
 
 

@@ -1,7 +1,7 @@
 """What tests with any Kafka client need: topics, names, deadlines.
 
-Nothing here sleeps. `until` repeats a call that waits by itself (a poll with a timeout) as long as its answer is not
-the wanted one, and fails with a sentence when its time is up.
+Nothing here sleeps. `until` repeats a call that waits by itself (a poll with a timeout) until it returns the wanted
+result, and fails with a message at its deadline.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-# A deadline is for failures alone: what works is done in a fraction of it, even on a busy machine.
+# Only failures take this long: a call that succeeds needs a fraction of it, even on a busy machine.
 TIMEOUT_S = 60.0
 POLL_S = 0.1
 
@@ -29,7 +29,7 @@ class Reachable(Protocol):
 
 
 def unique(stem: str) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"{stem}-{uuid4().hex[:10]}"
 
 
@@ -44,7 +44,7 @@ def create_topic(
 
 
 def until(ask: Callable[[], Answer], is_right: Callable[[Answer], object], what: str) -> Answer:
-    """The first right answer. `ask` has to wait by itself."""
+    """Return the first result of `ask` that is right. `ask` has to wait by itself."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         answer = ask()

@@ -45,7 +45,7 @@ def group_coordinator(
 
 
 class NoPersister:
-    """The persister of a group coordinator without share coordinators."""
+    """The share state persister of a group coordinator that has no share coordinators."""
 
     async def ask(self, api: StateApi[Any], request: Any) -> Message:
         raise Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE)

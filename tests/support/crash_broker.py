@@ -1,6 +1,6 @@
 """A broker in a process of its own, to be killed and started again on the same port with the same directory.
 
-No LoggedProcess, because its disk may be full and its files may not grow: what it says goes through a pipe.
+It is no LoggedProcess: the disk may be full or the size of files limited, so its output goes through a pipe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KillableBroker:
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self.lines: list[bytes] = []
-        # Asked for and given back: no other socket is given it soon, because the system hands out ports in turn.
+        # A free port, closed again: the system gives it to no other socket soon, because it assigns ports in turn.
         with socket.create_server(("127.0.0.1", 0)) as any_port:
             self.port: int = any_port.getsockname()[1]
 
@@ -50,17 +50,18 @@ class KillableBroker:
         assert self._process.poll() is None, b"".join(self.lines[-50:]).decode()
 
     def start_with_largest_file(self, size: int) -> int:
-        """Start it so that no file may grow beyond `size` bytes, which is to end it; its exit code."""
+        """Start the broker with a limit of `size` bytes for every file, wait until that has ended it, and return its
+        exit code."""
         self._launch("prlimit", f"--fsize={size}:")
         return self.wait_for_end()
 
-    def start_in_vain(self) -> int:
-        """Start it where it cannot go on; its exit code."""
+    def start_expecting_failure(self) -> int:
+        """Start the broker on a directory on which it must fail; return its exit code."""
         self._launch()
         return self.wait_for_end()
 
     def _launch(self, *wrapper: str) -> threading.Event:
-        """The event is set when it is ready, or has ended."""
+        """Start the process and return an event that is set when the broker is ready or has ended."""
         assert self._process is None, "the broker runs"
         self._directory.mkdir(parents=True, exist_ok=True)
         settings = {
@@ -93,7 +94,7 @@ class KillableBroker:
         return self._process.pid
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush."""
+        """End the broker with SIGKILL, so that it closes no connection and flushes nothing."""
         assert self._process is not None
         assert self._process.poll() is None, b"".join(self.lines[-50:]).decode()
         self._process.send_signal(signal.SIGKILL)
@@ -112,7 +113,7 @@ class KillableBroker:
         return code
 
     def crash(self) -> None:
-        """Die, and come back."""
+        """Kill the broker with SIGKILL and start it again."""
         self.kill()
         self.start()
 

@@ -1,9 +1,9 @@
-"""A client without manners, for tests that attack a broker: raw bytes, raw frames, and a canary beside them.
+"""A client for tests that attack a broker with raw bytes and frames, and a well-behaved client (the canary) beside it.
 
-`Wire` is a connection that sends any bytes it is given, and reads answers with a deadline. `Canary` is a client that
-keeps to the protocol: it writes one record and reads it back, on connections of its own, and so tells whether an
-attack on one connection hurt another. `hostile_message` is a request that keeps to its schema and to nothing else: it
-speaks of topics, groups and brokers that exist, with numbers and records that no real client would send.
+`Wire` is a connection that sends any bytes it is given, and reads responses with a deadline. `Canary` keeps to the
+protocol: it produces one record and fetches it, on connections of its own, and so shows whether an attack on one
+connection affects another. `hostile_message` makes a request that is correctly encoded and nothing else: it names
+topics, groups and brokers that exist, with numbers and records that no real client would send.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pessoa.wire.schema import Field, Message, Struct
 from tests.support.batches import idempotent, plain, transactional, values
 from tests.support.wire_values import INTEGERS, Generator
 
-# For failures alone: a broker that is well answers in milliseconds.
+# Only failures take this long: a healthy broker answers in milliseconds.
 TIMEOUT_S = 60.0
-# The last ones that name their topics.
+# The last versions that name their topics (later ones have topic ids).
 PRODUCE_VERSION = 12
 FETCH_VERSION = 12
-# Fields of answers that requests are to repeat.
+# Fields of responses whose values later requests use.
 _LEARNT = frozenset(
     "member_id member_epoch generation_id producer_id producer_epoch session_id leader_epoch principal_name".split()
 )
 
 
-# Numbers that get a request past the checks of its fields. Timeouts are short, so that what waits is soon over.
+# Numbers with which a request passes the checks of its fields. Timeouts are short, so that no request waits for long.
 _USUAL = {
     **dict.fromkeys(("partition", "partition_index", "partitions", "partition_indexes", "index"), (0, 0, 1, 2)),
     **dict.fromkeys(("session_timeout_ms", "rebalance_timeout_ms", "transaction_timeout_ms", "max_wait_ms"), (40, 1)),
@@ -51,7 +51,7 @@ class Closed(Exception):
 
 
 class Wire:
-    """One connection to a broker. `receive` raises `Closed` at its end and `TimeoutError` after `timeout_s`."""
+    """A connection to a broker. `receive` raises `Closed` at its end and `TimeoutError` after `timeout_s`."""
 
     def __init__(
         self,
@@ -78,14 +78,15 @@ class Wire:
         self._socket.close()
 
     def send(self, data: bytes) -> None:
-        """A peer that closes while we are sending is no failure: what it answered is to be asked with `receive`."""
+        """Send the bytes. If the broker closes the connection meanwhile nothing is raised: `receive` returns its
+        response or raises `Closed`."""
         try:
             self._socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError):
             return
 
     def send_what_fits(self, data: bytes, timeout_s: float) -> bool:
-        """False if the peer has not taken it in that time: it has stopped to read."""
+        """Send the bytes, and return False if the broker has not read them within `timeout_s`."""
         self._socket.settimeout(timeout_s)
         try:
             self._socket.sendall(data)
@@ -112,7 +113,7 @@ class Wire:
         return self.receive(unpack(">i", self.receive(4))[0])
 
     def is_closed(self) -> bool:
-        """Whether the broker closes, given time; what it still sends is thrown away."""
+        """Return whether the broker closes the connection within the timeout; bytes that it still sends are dropped."""
         try:
             while True:
                 self.receive(1)
@@ -164,7 +165,7 @@ def fetch_request(topic: str, offset: int, max_bytes: int = 1 << 20, **settings:
 
 
 def produce(wire: Wire, topic: str, records: bytes | memoryview) -> Any:
-    """The answer for the one partition."""
+    """Produce to partition 0 and return its part of the response."""
     response = wire.ask(produce_request(topic, records), ProduceResponse, PRODUCE_VERSION)
     return response.responses[0].partition_responses[0]
 
@@ -175,7 +176,7 @@ def fetch(wire: Wire, topic: str, offset: int, **settings: Any) -> Any:
 
 
 class Canary:
-    """A well-behaved client, which fails when the broker does not serve it any more."""
+    """A well-behaved client, whose check fails if the broker does not serve it any more."""
 
     def __init__(self, port: int, topic: str) -> None:
         self._port = port
@@ -188,8 +189,8 @@ class Canary:
     def __exit__(self, *_: object) -> None:
         self._wire.close()
 
-    def sings(self) -> None:
-        """One record goes in and comes out again: on the connection that has been there, and on a new one."""
+    def check_round_trip(self) -> None:
+        """Produce one record and fetch it: on the connection that was opened at first, and on a new one."""
         with Wire(self._port) as fresh:
             for wire in (self._wire, fresh):
                 produced = produce(wire, self._topic, plain(timestamp=now_ms()))
@@ -200,16 +201,16 @@ class Canary:
 
 
 class Vocabulary:
-    """What a hostile message may speak of, so that it gets past the first check.
+    """The names and ids that a hostile message uses, so that it passes the first check.
 
-    It grows with the answers: member ids, generations, epochs and producer ids are used where a request asks for them.
+    It learns from responses: member ids, generations, epochs and producer ids are used in the same fields of requests.
     """
 
     def __init__(self, topics: dict[str, Uuid], groups: list[str], transactional_ids: list[str]) -> None:
         self.topics = topics
         self.groups = groups
         self.transactional_ids = transactional_ids
-        self._heard: dict[str, deque[Any]] = {}
+        self._learnt: dict[str, deque[Any]] = {}
 
     def learn(self, answer: Struct) -> None:
         for field in answer.fields:
@@ -218,13 +219,13 @@ class Vocabulary:
                 if isinstance(one, Struct):
                     self.learn(one)
                 elif field.name in _LEARNT and one is not None:
-                    self._heard.setdefault(field.name, deque(maxlen=8)).append(one)
+                    self._learnt.setdefault(field.name, deque(maxlen=8)).append(one)
 
-    def heard(self, name: str, rng: Random) -> Any:
-        return rng.choice(self._heard[name]) if name in self._heard else None
+    def learnt_value(self, name: str, rng: Random) -> Any:
+        return rng.choice(self._learnt[name]) if name in self._learnt else None
 
     def text(self, name: str, rng: Random) -> str | None:
-        """A text for a field of this name; None for none in particular."""
+        """Return a likely text for a field of this name, or None if any text will do."""
         if name in ("group_id", "group", "groups_names", "groups", "key", "coordinator_keys"):
             return rng.choice([*self.groups, *self.transactional_ids, ""])
         if "transactional_id" in name:
@@ -249,7 +250,7 @@ class Vocabulary:
 
 
 class HostileGenerator(Generator):
-    """As its base, with a memory of which field is being made."""
+    """A generator of random messages that takes values from the vocabulary, by the name of the field."""
 
     def __init__(self, layout: Layout, rng: Random, words: Vocabulary) -> None:
         super().__init__(layout, rng, unknown_tags=True)
@@ -263,9 +264,9 @@ class HostileGenerator(Generator):
     def primitive(self, kind: str) -> Any:
         rng = self.rng
         if rng.random() < 0.75:
-            heard = self._words.heard(self._name, rng)
-            if heard is not None:
-                return heard
+            learnt = self._words.learnt_value(self._name, rng)
+            if learnt is not None:
+                return learnt
             if kind == "string":
                 text = self._words.text(self._name, rng)
                 if text is not None:

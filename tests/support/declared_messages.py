@@ -8,7 +8,7 @@ from importlib import import_module
 from pessoa.wire.catalogue import ApiKey
 from pessoa.wire.schema import Message
 
-# What has no API key of its own: headers, and records in logs and files.
+# Messages without an API key: headers, and records in logs and files.
 _OTHER_MODULES = (
     "message_headers",
     "stored.consumer_protocol",
@@ -27,7 +27,7 @@ _OTHER_MODULES = (
 
 
 def all_messages() -> Iterator[type[Message]]:
-    """Every declared message: requests and responses by API key, then headers and stored records."""
+    """Yield every declared message: requests and responses by API key, then headers and stored records."""
     for key in ApiKey:
         yield key.request
         yield key.response

@@ -1,4 +1,4 @@
-"""Bytes in, frames out: for tests that speak to a broker through a socket, and for tests of the buffer itself."""
+"""Frames from bytes: for tests that talk to a broker through a socket, and for tests of the receive buffer itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pessoa.net.receive_buffer import ReceiveBuffer
 
 
 class FrameReader(ReceiveBuffer):
-    """The buffer of a connection, filled by hand."""
+    """The receive buffer of a connection, which a test fills with bytes."""
 
     def feed(self, data: bytes) -> None:
         while data:
@@ -17,7 +17,7 @@ class FrameReader(ReceiveBuffer):
             data = data[count:]
 
     def next_frame(self) -> memoryview | None:
-        """A copy of the next whole frame without its size, or None if more bytes are needed."""
+        """Return a copy of the next complete frame without its size, or None if more bytes are needed."""
         frame = self.take_frame()
         if frame is None:
             return None

@@ -1,7 +1,7 @@
-"""Identities without a login: on brokers of this process, a client whose client id is a principal is that principal.
+"""Principals without a login: brokers of this process take a client id such as `User:ana` for the client's principal.
 
-Tests of what principals may do need many of them, on the listeners of brokers and of controllers; how a client proves
-who it is has tests of its own. Connections of nodes have other client ids, and stay anonymous.
+Tests of authorization need many principals, on the listeners of brokers and of controllers; authentication has tests
+of its own. Connections of nodes have other client ids, and stay anonymous.
 """
 
 from __future__ import annotations

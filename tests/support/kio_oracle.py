@@ -1,8 +1,8 @@
-"""kio, an independent codec for Kafka's protocol, as a judge of ours.
+"""kio, an independent codec for Kafka's protocol, as the implementation that ours is compared with.
 
 kio has one dataclass per message and version, generated from the same schemas. Its fields stand in the order of the
 wire, as ours do, so the two are paired by position; `pairs` checks that the names agree as well, because two
-neighbours of the same type could otherwise be exchanged without a byte showing it.
+neighbouring fields of the same type could otherwise be swapped without any difference in the bytes.
 
 kio is stricter about values than the wire is: an error code must be a known one, a timestamp must be a date, a
 duration must fit into a timedelta. `ours_within_kio` makes values that keep to that; `entity` makes kio's own.
@@ -39,7 +39,7 @@ _ERRORS = [code.value for code in KioErrorCode]
 
 
 class _Known(Mapping[tuple[str, int], Any]):
-    """Each is imported when it is asked for, because all of them take seconds."""
+    """The classes of kio by message and version. Each is imported on first use, because importing all takes seconds."""
 
     def __init__(self, paths: dict[tuple[str, int], str]) -> None:
         self._paths = paths
@@ -58,7 +58,7 @@ class _Known(Mapping[tuple[str, int], Any]):
 
 
 def entities() -> Mapping[tuple[str, int], Any]:
-    """Everything that kio knows, by name and version."""
+    """Return all classes of kio, by name and version of the message."""
     return _Known({
         (path.rpartition(":")[2], version): path
         for versions in schema_name_map.values()
@@ -80,7 +80,7 @@ def read(entity_class: Any, data: bytes) -> Any:
 
 
 def pairs(layout: Layout, struct: type[Struct], entity_class: Any) -> list[tuple[Field, KioField[Any]]]:
-    """Our fields and kio's, side by side."""
+    """Return our fields and kio's of one struct, paired by position."""
     ours = [field for field in struct.fields if layout.has(field)]
     theirs = list(fields(entity_class))
     where = f"{layout.title}: {struct.__name__}"
@@ -92,12 +92,13 @@ def pairs(layout: Layout, struct: type[Struct], entity_class: Any) -> list[tuple
 
 
 def _respelled(name: str) -> str:
-    # kio drops the unit where it has a type for it, dodges Python's builtins, and splits KRaft.
+    # kio drops the unit where it has a type for it, renames fields that are Python builtins, and writes KRaft as two
+    # words.
     return name.rstrip("_").replace("k_raft", "kraft").removesuffix("_ms")
 
 
 def as_ours(layout: Layout, struct: type[Struct], entity: Any) -> Any:
-    """Our value for kio's entity."""
+    """Return our struct with the values of kio's entity."""
     return struct(**{
         one.name: _value_as_ours(layout, one, getattr(entity, two.name))
         for one, two in pairs(layout, struct, type(entity))
@@ -123,7 +124,7 @@ def _primitive_as_ours(kind: str, value: Any) -> Any:
     if kind == "uuid":
         return ZERO_UUID if value is None else Uuid(value.bytes)
     if kind == "int64" and value is None:
-        return -1  # kio's absent timestamp
+        return -1  # in kio, None is an absent timestamp
     if value is None:
         return None
     if kind == "records":
@@ -138,7 +139,7 @@ def _primitive_as_ours(kind: str, value: Any) -> Any:
 
 
 def ours_within_kio(kind: type[Message], version: int, entity_class: Any, rng: Random) -> Any:
-    """A random value of ours that kio can hold."""
+    """Return a random message of ours whose values fit kio's types."""
     layout = Layout(kind, version)
     return _Limited(layout, rng, dict(_kio_types(layout, kind, entity_class))).struct(kind)
 
@@ -152,7 +153,7 @@ def _kio_types(layout: Layout, struct: type[Struct], entity_class: Any) -> Itera
 
 
 class _Limited(Generator):
-    """Keeps to kio's limits where kio has a narrower type than the wire."""
+    """Makes random values within kio's limits, where kio has a narrower type than the wire."""
 
     def __init__(self, layout: Layout, rng: Random, kio_types: dict[Field, str]) -> None:
         super().__init__(layout, rng, unknown_tags=False)
@@ -175,7 +176,7 @@ def _limited_integer(kio_type: str, rng: Random) -> int | None:
 
 
 def entity(entity_class: Any, rng: Random) -> Any:
-    """A random entity, from what kio says about its fields and nothing else."""
+    """Return a random entity, made only from kio's own description of its fields."""
     return entity_class(**{field.name: _kio_value(field, rng) for field in fields(entity_class)})
 
 
@@ -198,7 +199,8 @@ def _kio_value(field: KioField[Any], rng: Random) -> Any:
 
 
 def _may_be_null(field: KioField[Any]) -> bool:
-    # Of the field as a whole: kio's is_optional also says yes to an array of UUIDs, whose items may be None.
+    # Whether the field as a whole may be null: kio's is_optional is also True for an array of UUIDs whose items may be
+    # None.
     return get_origin(field.type) is UnionType and NoneType in get_args(field.type)
 
 
@@ -216,7 +218,7 @@ def _kio_primitive(kio_type: str, rng: Random) -> Any:
         assert limited is not None
         return _EPOCH + timedelta(milliseconds=limited)
     if kio_type == "uuid":
-        # kio says None for the zero UUID.
+        # kio represents the zero UUID as None.
         raw = bytes(plain.primitive("uuid"))
         return UUID(bytes=raw) if any(raw) else None
     if kio_type == "records":

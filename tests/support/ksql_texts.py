@@ -1,4 +1,4 @@
-"""Expressions and types of ksql from texts that hold nothing else."""
+"""Parsers for texts that consist of one ksql expression or one ksql type."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ member: uid=ada,ou=people,{SUFFIX}
 
 @contextmanager
 def ldap_directory(folder: Path, certificate: Path | None = None) -> Iterator[str]:
-    """The URL of a directory; `cn=admin,SUFFIX` with the password `admin` may read everything. With a certificate (and
-    its key in the same file) it is an ldaps:// one."""
+    """Start an LDAP server and yield its URL; `cn=admin,SUFFIX` with the password `admin` may read everything. With a
+    certificate (and its key in the same file) the URL is an ldaps:// one."""
     root = _installed()
     config = folder / "slapd.conf"
     data = folder / "data"
@@ -93,7 +93,7 @@ def ldap_directory(folder: Path, certificate: Path | None = None) -> Iterator[st
 
 
 def _installed() -> Path:
-    """The root under which the server, its modules and its schemas are."""
+    """Return the root folder of the server, its modules and its schemas."""
     if Path("/usr/sbin/slapd").exists():
         return Path("/")
     root = FOLDER / "root"

@@ -1,4 +1,4 @@
-r"""A process that a test starts, waits for, signals and ends. What it says goes to a file, so that no pipe runs full.
+r"""A process that a test starts, waits for, signals and ends. Its output goes to a file, so that no pipe runs full.
 
     broker = LoggedProcess(pessoa("broker", "--config", path), tmp_path / "broker.log")
     broker.start()
@@ -6,8 +6,8 @@ r"""A process that a test starts, waits for, signals and ends. What it says goes
     broker.kill()
     broker.start()                                                      appends to the same file
 
-Only what was said since the last start is looked at. `with LoggedProcess(…) as process` starts it, and kills it if it
-still runs at the end. What it says on standard error is part of what it says, unless there is a file `errors` for that.
+Only output since the last start is looked at. `with LoggedProcess(…) as process` starts the process, and kills it if
+it still runs at the end. Standard error goes to the same file as standard output, unless `errors` names another one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POLL_S = 0.02
 
 
 def pessoa(*words: object) -> list[str]:
-    """`pessoa …` with the Python that runs the tests."""
+    """Return the command `pessoa …` for the Python that runs the tests."""
     return [sys.executable, "-m", "pessoa", *map(str, words)]
 
 
@@ -45,7 +45,8 @@ class LoggedProcess:
         cwd: Path | None = None,
         own_session: bool = False,
     ) -> None:
-        """With `own_session` neither Ctrl-C in the terminal nor a signal to the tests' process group reaches it."""
+        """Prepare the process without starting it. With `own_session` neither Ctrl-C in the terminal nor a signal to
+        the tests' process group reaches it."""
         self.command = list(command)
         self.log = log
         self.errors = errors or log
@@ -54,7 +55,7 @@ class LoggedProcess:
         self._directory = cwd
         self._own_session = own_session
         self._process: subprocess.Popen[bytes] | None = None
-        # How much of the file was there before the last start.
+        # The size of the log file at the last start.
         self._position = 0
 
     def __repr__(self) -> str:
@@ -99,11 +100,11 @@ class LoggedProcess:
 
     @property
     def lines(self) -> list[str]:
-        """The lines it has said since its last start, without one whose end has not come."""
+        """Return the complete lines of its output since its last start."""
         return self.said.split("\n")[:-1]
 
     def wait_for(self, pattern: str, timeout_s: float = TIMEOUT_S) -> re.Match[str]:
-        """The first place in what it has said that matches; AssertionError if it ends before."""
+        """Wait until its output matches the pattern and return the match; AssertionError if it ends before."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             has_ended = not self.is_running
@@ -128,7 +129,8 @@ class LoggedProcess:
         return self._process.wait(timeout_s)
 
     def stop(self, how: signal.Signals = signal.SIGTERM, timeout_s: float = TIMEOUT_S) -> int:
-        """Ask it to stop, and return its exit code; TimeoutExpired, and it is killed, if it does not stop in time."""
+        """Send a signal and return the exit code. A process that does not stop in time is killed, and TimeoutExpired
+        raised."""
         self.send_signal(how)
         try:
             return self.wait_for_end(timeout_s)
@@ -137,11 +139,11 @@ class LoggedProcess:
             raise
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush."""
+        """End the process with SIGKILL, so that it closes and flushes nothing."""
         assert self.is_running, f"{self._name} has ended by itself:\n{self._tail()}"
         self.stop(signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill it if it runs, also if it was stopped with SIGSTOP."""
+        """Kill the process if it runs, also if it was paused with SIGSTOP."""
         if self.is_running:
             self.stop(signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""A network that does the worst thing to a producer: it delivers the request and loses the answer.
+"""A proxy that does the worst to a producer: it delivers the Produce request and loses the response.
 
-The proxy stands between clients and one broker, which advertises the proxy's address as its own. It passes frames on
-in both directions. After `lose_answers(count)`, the answers to the next `count` Produce requests are dropped together
-with the connection, so that the client has to send again what the broker has already written.
+The proxy stands between clients and one broker, which advertises the proxy's address as its own. It forwards frames in
+both directions. After `lose_answers(count)`, the responses to the next `count` Produce requests are dropped and the
+connection is closed, so that the client has to send batches again that the broker has already appended.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LossyProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Closing alone does not wake a thread that waits in accept().
+        # Closing does not wake a thread that waits in accept(); a shutdown does.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.hang_up()
@@ -61,7 +61,7 @@ class LossyProxy:
             thread.join(10)
 
     def hang_up(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         with self._mutex:
             sockets, self._sockets = self._sockets, []
         for one in sockets:
@@ -111,7 +111,7 @@ class LossyProxy:
 
 
 def _read_frame(source: socket.socket) -> bytes:
-    """The size and what it counts; empty at the end of the stream."""
+    """Return a frame with its size prefix; empty at the end of the stream."""
     size = _read_exactly(source, 4)
     return size + _read_exactly(source, int.from_bytes(size, "big")) if size else b""
 
@@ -128,7 +128,7 @@ def _read_exactly(source: socket.socket, count: int) -> bytes:
 
 
 def _close(one: socket.socket) -> None:
-    # Waking the thread that reads from it, which closing does not do.
+    # This wakes the thread that reads from it, which closing does not do.
     with suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
     one.close()

@@ -13,14 +13,14 @@ from pessoa.wire.errors import ErrorCode, Refusal
 
 
 class MemoryLog:
-    """Commits at once, unless `holds_back`; then `commit()` says how far the high watermark goes."""
+    """A log whose high watermark follows every append at once or, with `holds_back`, only `commit()`."""
 
     def __init__(self, partitions: int = 1, holds_back: bool = False) -> None:
         self._partitions = partitions
         self.holds_back = holds_back
-        # Another could lead, so that a barrier is a batch.
+        # Whether another broker could lead the partition, so that `append_barrier` appends a batch.
         self.has_followers = False
-        # The code that the next appends are refused with.
+        # The error code with which the next appends are refused.
         self.refuses_with: ErrorCode | None = None
         self.batches: defaultdict[int, list[bytearray]] = defaultdict(list)
         self.guards: list[object] = []
@@ -53,7 +53,7 @@ class MemoryLog:
         return self._committed[partition]
 
     def commit(self, partition: int = 0, offset: int | None = None) -> None:
-        """Move the high watermark to `offset`, or to the end."""
+        """Move the high watermark to `offset`, or to the log end."""
         self._committed[partition] = self._ends[partition] if offset is None else offset
         for waiting_partition, end, future in self._waiting:
             if waiting_partition == partition and end <= self._committed[partition] and not future.done():

@@ -1,5 +1,5 @@
-"""What tests of client telemetry need: subscriptions, and OTLP's `MetricsData` as protobuf itself writes it, for what
-clients push and to check what our own reader reads.
+"""Client telemetry for tests: metrics subscriptions, and OTLP's `MetricsData` as Google's protobuf encodes it, both to
+push it as a client does and to check what our own decoder reads.
 
     metrics(gauge("org.apache.kafka.producer.connection.count", 3, topic="t"), counter("a.b", 2, is_delta=True))
 """
@@ -96,7 +96,7 @@ def _classes() -> dict[str, Any]:
                 added.label = _FIELD.LABEL_REPEATED if kind.startswith("*") else _FIELD.LABEL_OPTIONAL
             else:
                 added.type = _FIELD.Type.ValueType(kind)
-            # What is set is written, also a zero.
+            # Fields that are set are written, also if they are 0.
             if field.startswith("as_") or field.endswith("_value"):
                 added.oneof_index = 0
     pool = descriptor_pool.DescriptorPool()

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pessoa.log.files import Disk
     from pessoa.log.partition_log import Appended, PartitionLog
 
-# Every batch gets an entry in the indexes as soon as another one stands before it.
+# Every batch but the first of a segment gets an entry in the indexes.
 EVERY_BATCH = LogConfig(index_interval_bytes=0)
 PRODUCE_VERSION = 12
 
 
 class Home(NamedTuple):
-    """A disk, and the directory of a partition on it."""
+    """A disk and the directory of a partition on it."""
 
     disk: Disk
     directory: str
@@ -52,7 +52,7 @@ class Home(NamedTuple):
         )
 
     def reopen_clean(self, log: PartitionLog, config: LogConfig | None = None) -> PartitionLog:
-        """Stop in order, and start again with what the checkpoints would say."""
+        """Close the log as a clean shutdown does, and open it with the values that the checkpoints would have."""
         log.close()
         return self.open(
             config or log.config,
@@ -63,7 +63,7 @@ class Home(NamedTuple):
         )
 
     def reopen_after_crash(self, log: PartitionLog, config: LogConfig | None = None) -> PartitionLog:
-        """Start after a crash that the checkpoints were written just before."""
+        """Open the log as after a crash right after the checkpoints were written."""
         return self.open(
             config or log.config,
             recovery_point=log.recovery_point,
@@ -77,14 +77,14 @@ def produce(log: PartitionLog, data: memoryview, *, epoch: int = 0, now_ms: int 
 
 
 def fill(log: PartitionLog, batches: int, *, records: int = 1, size: int | None = None, epoch: int = 0) -> None:
-    """Append plain batches, all replicated."""
+    """Append plain batches, and raise the high watermark to the log end."""
     for _ in range(batches):
         produce(log, plain(records, size=size), epoch=epoch)
     log.update_high_watermark(log.log_end_offset)
 
 
 def read_bytes(log: PartitionLog, offset: int | None = None, up_to: ReadUpTo = ReadUpTo.LOG_END) -> bytes:
-    """Everything from an offset on, the way a reader gets it: fetch after fetch."""
+    """Return the bytes of all batches from an offset on, read as a consumer reads them: fetch after fetch."""
     offset = log.log_start_offset if offset is None else offset
     found = bytearray()
     while offset < log.log_end_offset:
@@ -102,7 +102,7 @@ def read_bytes(log: PartitionLog, offset: int | None = None, up_to: ReadUpTo = R
 def read_offsets(
     log: PartitionLog, offset: int | None = None, up_to: ReadUpTo = ReadUpTo.LOG_END
 ) -> list[tuple[int, int]]:
-    """First and last offset of every batch that a reader gets."""
+    """Return first and last offset of every batch that a consumer reads."""
     return offsets(read_bytes(log, offset, up_to))
 
 

@@ -1,4 +1,4 @@
-"""A `Pending` for tests that know frames and no messages."""
+"""A `Pending` for tests that deal with frames instead of messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pessoa.wire.frames import Buffer
 
 
 class PendingFrames(PendingTask):
-    """Sends the frames that something else makes."""
+    """Sends the frames that a coroutine returns."""
 
     def __init__(self, work: Awaitable[list[Buffer] | None], *, lets_next_in: bool = False) -> None:
         super().__init__(self._keep(work), lets_next_in=lets_next_in)

@@ -1,10 +1,10 @@
-"""Several quorum nodes in one loop, on simulated disks, with every message going through its bytes.
+"""Several quorum nodes in one event loop, on simulated disks; every message between them is encoded and decoded.
 
     async with Quorums(3) as nodes:
         leader = await nodes.leader()
         await leader.append([...])
 
-They are for `tests.support.virtual_time`, where Kafka's timeouts cost nothing.
+They are for `tests.support.virtual_time`, where waiting for Kafka's timeouts takes no real time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def ask_quorum(quorum: RaftQuorum, request: Message, version: int) -> Answer[Mes
 
 
 class Node:
-    """A quorum node with its disk, which survives it, and the calls that its listeners got."""
+    """A quorum node, its disk (which survives a restart), and the notifications that its listener got."""
 
     def __init__(self, nodes: Quorums, node_id: int, directory_id: Uuid, voters: VoterSet) -> None:
         self.nodes = nodes
@@ -54,13 +54,13 @@ class Node:
         self.voters = voters
         self.disk = SimulatedDisk(node_id)
         self.is_up = False
-        # Whether it looks after its place among the voters.
+        # Whether the node updates its own entry among the voters.
         self.joins = False
         self.quorum: RaftQuorum
         self.seen: list[MetadataBatch] = []
         self.snapshots: list[SnapshotReader] = []
         self.leaders: list[LeaderAndEpoch] = []
-        # For tests that listen from the first batch on.
+        # Called before the quorum starts, for listeners that must get the first batch.
         self.before_start: Callable[[], None] = lambda: None
 
     async def start(self) -> RaftQuorum:
@@ -98,7 +98,7 @@ class Node:
         self.is_up = False
 
     def kill(self) -> None:
-        """Nothing is said or written any more; what was not synced may be lost."""
+        """End the node without a message or a write; bytes that were not synced may be lost."""
         self.is_up = False
         self.quorum.abandon()
         self.disk.lose_power()
@@ -151,7 +151,7 @@ class Quorums:
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            # Time that is not real may pass in small steps.
+            # Simulated time: small steps cost nothing.
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 

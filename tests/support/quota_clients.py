@@ -1,4 +1,4 @@
-"""Clients for tests of quotas: raw connections with a client id of their own, whose answers have throttle times."""
+"""Clients for tests of quotas: raw connections with a client id of their own, which return throttle times."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pessoa.wire.schema import Message
 from tests.support.batches import plain
 from tests.support.crash_wire import Wire, fetch_request, now_ms, produce_request
 
-# The last ones that name their topics.
+# The last versions that name their topics (later ones have topic ids).
 VERSION = 12
 TOPIC = "t"
 
 
 class NamedWire(Wire):
-    """A connection of a client with this client id."""
+    """A connection whose requests have the client id that is given."""
 
     def __init__(self, port: int, client_id: str) -> None:
         super().__init__(port)
@@ -41,7 +41,7 @@ class NamedWire(Wire):
         return self._correlation_id
 
     def produce(self, size: int, version: int = VERSION, acks: int = -1) -> int:
-        """The throttle time of a batch of this size."""
+        """Produce a batch of `size` bytes; return the throttle time of the response."""
         request = produce_request(TOPIC, plain(size=size, timestamp=now_ms()), acks)
         response = self.ask(request, ProduceResponse, version)
         assert response.responses[0].partition_responses[0].error_code == 0
@@ -54,7 +54,7 @@ class NamedWire(Wire):
         return self.ask(request, FetchResponse, version)
 
     def create_topics(self, topics: Mapping[str, int], version: int = 7, *, validate_only: bool = False) -> Any:
-        """Topics with so many partitions."""
+        """Create topics, each with so many partitions."""
         wanted = [
             CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[])
             for name, count in topics.items()
@@ -68,7 +68,7 @@ class NamedWire(Wire):
         return self.ask(request, DeleteTopicsResponse, version)
 
     def create_partitions(self, topics: Mapping[str, int], version: int, *, validate_only: bool = False) -> Any:
-        """Let topics have so many partitions in all."""
+        """Raise the partition counts of topics to these."""
         wanted = [CreatePartitionsTopic(name=name, count=count, assignments=None) for name, count in topics.items()]
         request = CreatePartitionsRequest(topics=wanted, timeout_ms=30_000, validate_only=validate_only)
         return self.ask(request, CreatePartitionsResponse, version)

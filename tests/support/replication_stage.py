@@ -1,11 +1,11 @@
-"""Brokers that replicate one partition, on simulated time, disks and wires, under a controller of a few lines.
+"""Brokers that replicate one partition, on simulated time, disks and network, with a controller of a few lines.
 
-What is real: `LocalReplicas` with all that is below it, and the handlers of Produce, Fetch and ListOffsets. Requests
-and answers go through the codec, so no node sees another's memory. What is not: the controller decides in one place and
-tells its decisions to each broker a little later; a wire is a delay that can be cut.
+Real are `LocalReplicas` with all that is below it, and the handlers of Produce, Fetch and ListOffsets. Requests and
+responses are encoded and decoded, so no node shares objects with another. Not real are the controller, which decides
+in one place and sends each broker the new image a little later, and the network: a delay, and links that can be cut.
 
-A broker that is killed leaves its files as a process that died does; one that loses power keeps what was synced, and
-some of the rest.
+A broker that is killed keeps all that it has written, as in the page cache; one that loses power keeps what was synced,
+and some of the rest.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class StageClock:
 
 
 class Node:
-    """One broker: what outlives a crash, and what does not."""
+    """A broker: its disk, which survives a crash, and its process, which does not."""
 
     def __init__(self, stage: Stage, node_id: int) -> None:
         self.stage = stage
@@ -125,7 +125,7 @@ class Node:
         self.directory = LogDirectory(self.disk, DIRECTORY)
         self.directory.open(lambda _: config, clock.now_ms())
         upkeep = Upkeep(self.disk, [self.directory], clock, flusher)
-        # Two incarnations never draw the same ids.
+        # Two incarnations never draw the same random ids.
         self.incarnations += 1
         entropy = SeededEntropy(self.id << 32 | self.incarnations)
         replicas = LocalReplicas(
@@ -173,7 +173,7 @@ class Node:
 
 
 class StageChannel:
-    """A wire from one broker to another, as `net.channel.Channel`."""
+    """A connection from one broker to another, with the interface of `net.channel.Channel`."""
 
     def __init__(self, stage: Stage, source: int, target: int) -> None:
         self._stage, self._source, self._target = stage, source, target
@@ -230,7 +230,7 @@ def _fail(answer: asyncio.Future[Any], why: str) -> None:
 
 
 class StageController:
-    """Decides who leads and who is in sync, as correctly as it can be said in a few lines."""
+    """The controller: decides about leader and ISR correctly, in as few lines as possible."""
 
     def __init__(self, stage: Stage, replicas: tuple[int, ...]) -> None:
         self._stage = stage
@@ -242,12 +242,12 @@ class StageController:
             removing_replicas=(), adding_replicas=(), elr=(), last_known_elr=(),
             leader=-1, leader_epoch=0, partition_epoch=0, leader_recovery_state=0,
         )  # fmt: skip
-        # Further partitions of the topic, by index. Their leader and ISR are what the test says.
+        # Further partitions of the topic, by index. The test sets their leader and ISR.
         self.others: dict[int, PartitionImage] = {}
 
     def register(self, node: Node) -> None:
-        """Give a broker that has started its broker epoch. It leaves the ISR, unless it is alone there: its log may
-        have lost what was not synced."""
+        """Give a broker that has started a new broker epoch, and remove it from the ISR unless it is the only member:
+        its log may have lost bytes that were not synced."""
         self._next_epoch += 1
         node.epoch = self._next_epoch
         self.brokers[node.id] = BrokerImage(node.id, node.epoch, Uuid.of(node.epoch), {}, {}, None, False, False, ())
@@ -268,7 +268,7 @@ class StageController:
         return node_id in self.brokers and not self.brokers[node_id].fenced
 
     def elect(self, wanted: int | None = None) -> None:
-        """Elect a live in-sync replica: the wanted one if it is both, else the present leader, else the first."""
+        """Elect a live in-sync replica: `wanted` if it is live and in sync, else the present leader, else the first."""
         candidates = [one for one in self.partition.isr if self.is_live(one)]
         leader = wanted if wanted in candidates else None
         if leader is None:
@@ -293,7 +293,7 @@ class StageController:
         for node in self._stage.nodes.values():
             if node.process is not None:
                 process = node.process
-                self._stage.later(self._stage.news_delay(), partial(self._tell, node, process, image))
+                self._stage.later(self._stage.link_delay_s(), partial(self._tell, node, process, image))
 
     def _tell(self, node: Node, process: Process, image: MetadataImage) -> None:
         if node.process is process and node.id not in self._stage.deaf:
@@ -302,7 +302,7 @@ class StageController:
     async def alter_partition(self, node: Node, topics: list[TopicData]) -> AlterPartitionResponse:
         stage = self._stage
         epoch = node.epoch
-        await asyncio.sleep(stage.news_delay())
+        await asyncio.sleep(stage.link_delay_s())
         if stage.loses_message() or node.id in stage.deaf:
             raise ChannelFailed("lost on its way")
         [topic] = topics
@@ -327,7 +327,7 @@ class StageController:
             leader_epoch=self.partition.leader_epoch, isr=list(self.partition.isr),
             partition_epoch=self.partition.partition_epoch,
         )  # fmt: skip
-        await asyncio.sleep(stage.news_delay())
+        await asyncio.sleep(stage.link_delay_s())
         if stage.loses_message() or node.id in stage.deaf:
             raise ChannelFailed("the answer was lost")
         return AlterPartitionResponse(
@@ -357,7 +357,7 @@ class Stage:
         self.settings = settings
         self.configs = {(2, TOPIC): {"min.insync.replicas": str(min_insync_replicas)}}
         self.cuts: set[tuple[int, int]] = set()
-        # Brokers that the controller cannot reach.
+        # Brokers to which the controller's images do not arrive.
         self.deaf: set[int] = set()
         self.message_loss = 0.0
         self.has_begun = False
@@ -387,14 +387,15 @@ class Stage:
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
         self.loop.call_later(delay_s, call)
 
-    def news_delay(self) -> float:
+    def link_delay_s(self) -> float:
         return self.rng.uniform(*self._wire_ms) / 1000
 
     def loses_message(self) -> bool:
         return self.rng.random() < self.message_loss
 
     def carry(self, source: int, target: int, arrive: Callable[[], None]) -> None:
-        """Deliver something over a link, unless the link is cut when it should arrive."""
+        """Call `arrive` at the target after the delay of the link, unless the link is cut by then or the message is
+        lost."""
         sender = self.nodes[source].process
 
         def deliver() -> None:
@@ -405,7 +406,7 @@ class Stage:
                 elif sender is not None and sender is self.nodes[source].process:
                     arrive()
 
-        self.later(self.news_delay(), deliver)
+        self.later(self.link_delay_s(), deliver)
 
     def isolate(self, node_id: int) -> None:
         for other in self.nodes:
@@ -420,7 +421,7 @@ class Stage:
     # What a test asks and does.
 
     def leader(self) -> Node | None:
-        """The broker that the controller has elected, once it knows."""
+        """Return the broker that the controller has elected, or None while that broker does not know of it."""
         node = self.nodes.get(self.controller.partition.leader)
         partition = None if node is None else node.partition
         if partition is None or not partition.is_leader:
@@ -439,7 +440,7 @@ class Stage:
     async def produce(
         self, node: Node, count: int = 1, *, acks: int = -1, timeout_ms: int = 1500, batch: memoryview | None = None
     ) -> tuple[int, int]:
-        """Produce one batch there, as a client would: error and base offset; -1 if no answer came."""
+        """Produce one batch to this node; return error code and base offset, which is -1 without a response."""
         data = PartitionProduceData(index=0, records=plain(count) if batch is None else batch)
         request = ProduceRequest(
             transactional_id=None,
@@ -457,7 +458,7 @@ class Stage:
         return answer.error_code, answer.base_offset
 
     def is_quiet(self) -> bool:
-        """Whether every node runs, is in sync, and has the same up to the same high watermark."""
+        """Return whether all nodes run and are in sync, with equal log ends and high watermarks."""
         partitions = [node.partition for node in self.nodes.values()]
         leader = self.leader()
         if leader is None or leader.partition is None or set(self.controller.partition.isr) != set(self.nodes):

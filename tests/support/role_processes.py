@@ -1,4 +1,4 @@
-"""A cluster of `pessoa broker` processes in which each node has the roles that a layout gives it.
+"""A cluster of `pessoa broker` processes; a layout says which roles each node has.
 
     layout = Layout(roles={1: "broker,controller", 2: "broker", 11: "controller"}, …)
 
@@ -31,7 +31,7 @@ Run = Callable[..., Outcome]
 class Layout:
     roles: Mapping[int, str]
     dynamic_voters: bool = False
-    # What else `kafka-storage format` is told; without it, a static quorum is not formatted first.
+    # Further options of `kafka-storage format`; without any, a static quorum is not formatted before it starts.
     format_words: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -80,7 +80,7 @@ class RoleProcesses:
     def __iter__(self) -> Iterator[int]:
         return iter(self.layout.roles)
 
-    # Where they are.
+    # Addresses and files.
 
     @property
     def bootstrap_servers(self) -> str:
@@ -117,7 +117,7 @@ class RoleProcesses:
         self.properties_path(number).write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
 
     def add_controller(self, number: int) -> None:
-        """A node that is no voter, formatted and started; `kafka-metadata-quorum add-controller` makes it one."""
+        """Format and start a controller that is no voter; `kafka-metadata-quorum add-controller` makes it one."""
         assert self.layout.dynamic_voters
         self.layout.roles = {**self.layout.roles, number: "controller"}
         self._controller_ports[number] = reserve_port()
@@ -126,7 +126,7 @@ class RoleProcesses:
         self.start(number)
 
     def _format(self) -> None:
-        """The controllers that there are from the beginning are named with their directories."""
+        """Format the directories of all nodes; the initial controllers are named with their directory ids."""
         self._cluster_id = self._random_id()
         first = ",".join(
             f"{number}@{self.controller_address(number)}:{self._random_id()}" for number in self.layout.controllers
@@ -145,7 +145,8 @@ class RoleProcesses:
     # Processes.
 
     def start(self, *numbers: int) -> None:
-        """Start these, and wait until each has said that it is ready: a majority of the controllers has to be there."""
+        """Start these nodes and wait until each has printed that it is ready, for which a majority of controllers must
+        run."""
         for number in numbers:
             self.launch(number)
         for number in numbers:
@@ -169,7 +170,7 @@ class RoleProcesses:
         self._processes.pop(number).close()
 
     def stop(self, number: int, how: signal.Signals = signal.SIGTERM) -> int:
-        """Return the exit code."""
+        """Stop a node with this signal; return its exit code."""
         return self._processes.pop(number).stop(how, TIMEOUT_S)
 
     def close(self) -> None:
@@ -177,14 +178,14 @@ class RoleProcesses:
             process.close()
         self._processes.clear()
 
-    # Asking with tools.
+    # Requests through the command-line tools.
 
     def tool(self, name: str, *words: str | Path, stdin: str = "") -> str:
         outcome = self._run(name, *map(str, words), stdin=stdin)
         assert outcome.code == 0, f"{name} {words}: {outcome.out}{outcome.err}"
         return outcome.out
 
-    def ways_to_ask(self) -> Iterable[tuple[str, str]]:
+    def bootstrap_options(self) -> Iterable[tuple[str, str]]:
         yield "--bootstrap-server", self.bootstrap_servers
         yield "--bootstrap-controller", self.bootstrap_controllers
 
@@ -197,7 +198,7 @@ class RoleProcesses:
         return [int(found) for found in re.findall(r'"id": (\d+)', line)]
 
     def replicas(self, through: tuple[str, str] | None = None) -> dict[int, tuple[str, str]]:
-        """Node → the id of its directory, and what it is: Leader, Follower or Observer."""
+        """Return for each node its directory id and its status: Leader, Follower or Observer."""
         rows = [line.split() for line in self.quorum("describe", "--replication", through=through).splitlines()[1:]]
         return {int(row[0]): (row[1], row[-1]) for row in rows}
 

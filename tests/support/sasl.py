@@ -1,4 +1,4 @@
-"""What tests of SASL share: the settings of a listener that demands a login, the users that it has, raw requests."""
+"""What tests of SASL share: the settings of a listener that demands a login, its users, and raw SASL requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def jaas(mechanism: str, options: Mapping[str, str]) -> str:
 
 
 def server_settings(listener: str = "sasl_plaintext") -> dict[str, str]:
-    """Of a listener that offers all three mechanisms. Users of SCRAM are made with `add_scram_users`."""
+    """Return the settings of a listener with all three mechanisms. SCRAM users are created with `add_scram_users`."""
     users = {"username": "node", "password": "node", "user_node": "node", f"user_{USER}": PASSWORD}
     return {
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
@@ -41,7 +41,7 @@ def server_settings(listener: str = "sasl_plaintext") -> dict[str, str]:
 
 
 def add_scram_users(settings: Mapping[str, str]) -> None:
-    """Give the user credentials for both mechanisms. `settings` are those of an admin client that may."""
+    """Give the user credentials for both SCRAM mechanisms. `settings` are those of an admin client that may do that."""
     admin = AdminClient(dict(settings))
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         info = ScramCredentialInfo(mechanism, 4096)

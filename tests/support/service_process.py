@@ -1,9 +1,9 @@
-"""A service with a Spark of its own, as a process that a test may kill: `pessoa pipelines serve` or `pessoa connect`.
+"""A service with a Spark of its own, as a process that a test can kill: `pessoa pipelines serve` or `pessoa connect`.
 
 engine = engine_process(servers, home)
 engine.start()                              returns when it is healthy
 engine.ask("GET", "/queries")
-engine.kill()                               as the kernel would; `start` starts it again, in the same home
+engine.kill()                               SIGKILL; `start` starts it again, with the same home directory
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def engine_process(servers: str, home: Path) -> ServiceProcess:
 
 
 def worker_process(servers: str, home: Path, **settings: str) -> ServiceProcess:
-    """A Connect worker; `settings` have underscores for dots."""
+    """Return the process of a Connect worker, not started; `settings` have underscores for dots."""
     settings["pessoa_home"] = str(home)
     overrides = [f"{name.replace('_', '.')}={text}" for name, text in settings.items()]
     return ServiceProcess(
@@ -58,12 +58,12 @@ class ServiceProcess(LoggedProcess):
         return answer.json() if answer.content else None
 
     def spark_pid(self) -> int | None:
-        """Of the Java that is Spark: our child is its guardian, and Java is the guardian's."""
+        """Return the process id of Spark's Java: a child of the guardian process, which is a child of the service."""
         return next((java for guardian in children(self.pid) for java in children(guardian)), None)
 
 
 def children(pid: int) -> list[int]:
-    """Of all its threads: Linux keeps a list for each, and threads come and go."""
+    """Return the child processes of a process. Linux lists them by thread, and threads may end meanwhile."""
     found: list[int] = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Any request to a shard, as its coordinator hands it over."""
+"""Requests to the shards of coordinators, called as their coordinator calls them."""
 
 from __future__ import annotations
 

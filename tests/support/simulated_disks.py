@@ -1,4 +1,4 @@
-"""Disks with files on them, and what losses of power make of them, seed by seed."""
+"""Simulated disks with files, and what a power loss leaves of them, for many seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEDS = range(200)
 
 
 def disk_with(seed: int = 0, **contents: bytes) -> SimulatedDisk:
-    """A disk with some files in /data, all durable."""
+    """Return a disk with some synced files in /data."""
     disk = SimulatedDisk(seed)
     disk.make_directory("/data")
     for name, content in contents.items():
@@ -22,7 +22,7 @@ def disk_with(seed: int = 0, **contents: bytes) -> SimulatedDisk:
 
 
 def after_power_loss(prepare: Callable[[SimulatedDisk], None], **contents: bytes) -> list[dict[str, bytes]]:
-    """Return for each seed what a power loss leaves of the same preparation: names in /data → contents."""
+    """Return for each seed the contents of /data by name, after the same preparation and a power loss."""
     outcomes = []
     for seed in SEEDS:
         disk = disk_with(seed, **contents)

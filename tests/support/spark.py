@@ -5,8 +5,8 @@
     spark_log       the file that the server logs to
 
 Starting Spark takes seconds of two cores, so the first process that needs it starts it and the others use it too. Each
-user holds a shared lock on a file; the one that started the server ends it when it gets that lock for itself.
-PESSOA_TEST_SPARK=sc://… uses a server that is there already.
+user holds a shared lock on a file; the process that started the server stops it when it gets the exclusive lock.
+PESSOA_TEST_SPARK=sc://… uses a server that runs already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 
 from pessoa.pipelines.spark_server import SparkOptions, SparkServer, session_at
 
-# Making an archive takes a minute of one core, which the tests want.
+# Making a class data archive takes a minute of one core, which the tests need.
 os.environ.setdefault("PESSOA_CLASS_ARCHIVE", "use")
 
 # Quick to start rather than fast at full speed: C1 only, one collector thread, and Spark's classes are taken as they
@@ -36,7 +36,7 @@ SMALL_JVM = (
     "-XX:-BytecodeVerificationRemote",
 )
 SMALL = SparkOptions(
-    # Tasks in real-time mode hold their slots, and several tests share this Spark.
+    # Tasks in real-time mode hold their task slots, and several tests share this Spark.
     master="local[64]",
     memory="1g",
     settings={"spark.sql.shuffle.partitions": "2"},
@@ -46,7 +46,7 @@ SMALL = SparkOptions(
 
 def _shared_folder(factory: pytest.TempPathFactory) -> Path:
     own = factory.getbasetemp()
-    # Workers of xdist have a folder each within that of the run.
+    # Each worker of xdist has a folder of its own within the folder of the run.
     return own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own
 
 

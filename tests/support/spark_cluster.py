@@ -1,10 +1,10 @@
-"""A Spark standalone cluster on this machine: a master and workers, each a Java process of its own, for one `with`.
+"""A Spark standalone cluster on this machine: a master and workers, each a Java process of its own.
 
     with StandaloneCluster(folder, workers=2) as cluster:
         SparkOptions(master=cluster.master, …)
 
 The classes are started with `java` as Spark's own scripts would. A worker starts its executors from the jars in
-PySpark's wheel. Everything stands behind guardians, so nothing outlives the test process.
+PySpark's wheel. Each process has a guardian process, so that none outlives the test process.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class StandaloneCluster:
         self._end()
 
     def executors(self) -> set[str]:
-        """The workers that have run something, by the folders of their executors."""
+        """Return the names of the workers that have started an executor, by the folders that executors left."""
         return {path.parent.parent.name for path in self._folder.glob("worker-*/app-*/*") if path.is_dir()}
 
     def executor_pids(self) -> list[int]:
-        """The processes of executors that run now: the children of the workers, which are children of guardians."""
+        """Return the process ids of running executors: the children of the workers, which are children of guardians."""
         workers = [java for guardian in self._processes[1:] for java in children(guardian.pid)]
         return [executor for worker in workers for executor in children(worker)]
 
@@ -67,7 +67,7 @@ class StandaloneCluster:
     def _run(self, name: str, main_class: str, *arguments: str) -> TypedProcess:
         guardian = [sys.executable, "-S", "-E", str(Path(spark_server.__file__).with_name("guardian.py"))]
         java = [str(find_java().executable), "-Xmx256m", *SMALL_JVM, *options(), "-cp", str(spark_jars() / "*")]
-        # A worker looks for a distribution, and PySpark's wheel does not say which Scala it is of.
+        # A worker expects a distribution of Spark, and PySpark's wheel does not name its Scala version.
         spark = {"SPARK_HOME": str(spark_jars().parent), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": HOST}
         process = TypedProcess(
             [*guardian, *java, main_class, "--host", HOST, "--webui-port", "0", *arguments],

@@ -1,8 +1,8 @@
-"""A program on a pseudo-terminal of its own: type text, wait for what is shown.
+"""A program on a pseudo-terminal of its own: type text, wait for output.
 
-What a program writes comes in pieces of any length: an escape code or a character may come in two. The codes are left
-out of what was shown, and each question for the place of the cursor is answered, as a terminal does. A program that is
-content with pipes is a TypedProcess (typed_process.py), whose standard error is its own.
+Output arrives in pieces of any length: an escape code or a character may be split. Escape codes are removed from the
+output, and each request for the position of the cursor is answered, as a terminal does. For a program that needs no
+terminal use TypedProcess (typed_process.py), which keeps standard error apart.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Terminal:
         )  # fmt: skip
         os.close(theirs)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        # The beginning of a code whose end has not come.
+        # The beginning of an escape code whose end has not arrived.
         self._half = ""
-        # Since what was waited for last.
+        # The output since the last match of `wait_for`.
         self.shown = ""
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Settings of brokers and of clients that speak TLS, with certificates that a test's own authority has issued."""
+"""Settings of brokers and clients with TLS, with certificates of a test's own authority."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSWORD = "open sesame"
 
 
 def name_of(common_name: str, unit: str = "tests") -> x509.Name:
-    """Most general first, as certificates have it."""
+    """Return a distinguished name in the order of certificates: organisation, unit, common name."""
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Pessoa"),
@@ -32,18 +32,19 @@ class TlsFiles(NamedTuple):
 
     @property
     def trust(self) -> Path:
-        """Put in place whole: a broker that starts meanwhile must not find the file empty."""
+        """Write the PEM trust store and return its path. It is renamed into place, so that no broker reads an empty
+        file."""
         return self.authority.write(self.folder / "authority.new").replace(self.folder / "authority.pem")
 
     def issue(self, common_name: str, **how: object) -> Path:
-        """A PEM key store."""
-        return self.vouch(common_name, **how).write(self.folder / f"{common_name}.pem")
+        """Write a PEM key store with a new key and its certificate; return its path."""
+        return self.certify(common_name, **how).write(self.folder / f"{common_name}.pem")
 
-    def vouch(self, common_name: str, **how: object) -> Issued:
-        return self.authority.vouch(name_of(common_name), **how)  # type: ignore[arg-type]
+    def certify(self, common_name: str, **how: object) -> Issued:
+        return self.authority.certify(name_of(common_name), **how)  # type: ignore[arg-type]
 
     def node(self, key_store: Path) -> dict[str, str]:
-        """Settings of a broker whose listeners all speak TLS; CLIENT is its listener for clients and brokers."""
+        """Return settings of a broker with TLS on all listeners; CLIENT is its listener for clients and brokers."""
         return {
             "listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:SSL",
             "inter.broker.listener.name": "CLIENT",
@@ -54,7 +55,7 @@ class TlsFiles(NamedTuple):
         }
 
     def java_client(self, key_store: Path | None = None, trust: Path | None = None, **more: str) -> dict[str, str]:
-        """Properties of Kafka's Java clients and tools; the keywords have _ for the dots."""
+        """Return properties of Kafka's Java clients and tools; keyword arguments have underscores for dots."""
         settings = {
             "security.protocol": "SSL",
             "ssl.truststore.type": "PEM",
@@ -71,7 +72,7 @@ class TlsFiles(NamedTuple):
 
 
 def librdkafka(files: TlsFiles, key_store: Path | None = None, trust: Path | None = None) -> dict[str, str]:
-    """The same for confluent-kafka."""
+    """Return the TLS settings of confluent-kafka (librdkafka)."""
     settings = {"security.protocol": "SSL", "ssl.ca.location": str(trust or files.trust)}
     if key_store is not None:
         settings |= {"ssl.certificate.location": str(key_store), "ssl.key.location": str(key_store)}

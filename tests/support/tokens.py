@@ -1,6 +1,6 @@
-"""An issuer of bearer tokens for tests: its keys, the JWKS that it publishes, and tokens that are right or wrong.
+"""An issuer of bearer tokens for tests: its keys, the JWKS that it publishes, and valid and invalid tokens.
 
-Tokens are put together by hand here, from the parts that RFC 7515 names, so that any of them can be wrong.
+Tokens are put together here from the parts that RFC 7515 names, so that any part can be wrong.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def number(value: int, size: int | None = None) -> str:
 
 @cache
 def rsa_key(name: str = "") -> rsa.RSAPrivateKey:
-    """Making one takes a while: one for each name."""
+    """Return the RSA key of this name. Generating a key takes a while, so each is generated once."""
     assert name is not None
     return rsa.generate_private_key(65537, 2048)
 
@@ -91,7 +91,7 @@ def sign(key: PrivateKey, algorithm: str, data: bytes) -> bytes:
 
 
 class Issuer:
-    """`key_id` None makes tokens that name no key."""
+    """An issuer of tokens with one key; with `key_id` None its tokens have no key id."""
 
     def __init__(self, algorithm: str = "RS256", key_id: str | None = "first", key: PrivateKey | None = None) -> None:
         self.algorithm = algorithm
@@ -109,7 +109,7 @@ class Issuer:
         return path
 
     def claims(self, **changes: object) -> dict[str, object]:
-        """With None, a claim is left out."""
+        """Return the usual claims with these changes; a claim that is None is left out."""
         now_s = int(time.time())
         usual = {"sub": USER, "iss": ISSUER, "aud": AUDIENCE, "iat": now_s - 600, "exp": now_s + 3600, "scope": "all"}
         return {name: value for name, value in {**usual, **changes}.items() if value is not None}
@@ -131,15 +131,15 @@ def unsigned(claims: Claims) -> str:
 
 
 def sealed_with_secret(claims: Claims, secret: bytes, header: Claims | None = None) -> str:
-    """A token with HS256."""
+    """Return a token that is signed with HS256."""
     data = f"{json_part({'alg': 'HS256', **(header or {})})}.{json_part(claims)}"
     return f"{data}.{encoded(hmac.new(secret, data.encode(), hashlib.sha256).digest())}"
 
 
 class IdentityProvider:
-    """An HTTP server on loopback: `/jwks` has the keys, `/token` gives out tokens for client credentials.
+    """An HTTP server on loopback: `/jwks` returns the keys, `/token` issues tokens for client credentials.
 
-    `asked` has the paths in the order in which they were asked for, `forms` what was sent to `/token`."""
+    `asked` has the requested paths in their order, `forms` the forms that were sent to `/token`."""
 
     def __init__(self, issuer: Issuer) -> None:
         self.issuer = issuer
@@ -147,7 +147,7 @@ class IdentityProvider:
         self.forms: list[dict[str, list[str]]] = []
         self.authorizations: list[str | None] = []
         self.key_set = issuer.key_set()
-        # What /token gives out.
+        # The token that /token returns.
         self.make_token: Callable[[], str] = issuer.token
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
 
@@ -196,6 +196,6 @@ def _handler(provider: IdentityProvider) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing to the terminal."""
+            """Log nothing: the base class would write to standard error."""
 
     return Handler

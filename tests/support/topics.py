@@ -1,4 +1,4 @@
-"""Topics from a test's point of view: make one, fill it, read it to its end."""
+"""Topics for tests: create a topic, fill it, read it to its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def make_topic(servers: str, name: str, partitions: int = 2, replicas: int = 1, **config: str) -> None:
-    """`config` has underscores for dots: retention_ms="-1"."""
+    """Create a topic. `config` has underscores for dots: retention_ms="-1"."""
     admin = AdminClient({"bootstrap.servers": servers, **QUIET})
     wanted = NewTopic(name, partitions, replicas, config={key.replace("_", "."): word for key, word in config.items()})
     admin.create_topics([wanted], request_timeout=DEADLINE_S)[name].result(DEADLINE_S)
@@ -25,7 +25,7 @@ def make_topic(servers: str, name: str, partitions: int = 2, replicas: int = 1, 
 def fill(
     servers: str, name: str, pairs: Iterable[tuple[bytes | None, bytes | None]], times_ms: Sequence[int] = ()
 ) -> int:
-    """Write key and value pairs, with their times if there are any; how many they were."""
+    """Produce key and value pairs, with these timestamps if there are any; return their number."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "partitioner": "murmur2_random", **QUIET})
     count = 0
     for key, value in pairs:
@@ -37,7 +37,7 @@ def fill(
 
 
 def read_all(servers: str, name: str) -> list[Any]:
-    """Every committed record from the beginning to what is the end now, as messages."""
+    """Return all committed records up to the present end of the topic, as confluent-kafka's messages."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -68,9 +68,9 @@ def read_all(servers: str, name: str) -> list[Any]:
 
 
 def eventually(look: Callable[[], T], deadline_s: float = DEADLINE_S, pause_s: float = 0.2, about: object = "") -> T:
-    """What `look` gives as soon as that is truthy; an assertion in it may fail until the deadline.
+    """Call `look` until its result is truthy, and return that; its assertions may fail until the deadline.
 
-    `about` is shown if that never comes; a function is asked for what to show."""
+    `about` is shown if that does not happen; if it is a function, its result is shown."""
     deadline = time.monotonic() + deadline_s
     while True:
         try:

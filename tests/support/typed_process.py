@@ -1,6 +1,7 @@
-"""A LoggedProcess that a test types into, in exactly the environment that is given: what Python buffers stays buffered.
+"""A LoggedProcess with an input that a test types into, in exactly the environment that is given, so that Python
+buffers its output as for a user.
 
-It has pipes and files where a user has a terminal; a program that looks for one needs terminal.py.
+Its input is a pipe and its outputs are files; a program that needs a terminal is run with terminal.py.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class TypedProcess(LoggedProcess):
         self._process.stdin.flush()
 
     def end_input(self) -> None:
-        """Ctrl-D. What could not be typed because the process has ended is forgotten."""
+        """Close the input, as Ctrl-D does. Input that the process did not read before it ended is dropped."""
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):

@@ -1,7 +1,7 @@
-"""A loop on which time passes only when nothing else happens, and then at once.
+"""An event loop whose time stands still while anything is ready, and then jumps to the next timer.
 
-A test that lets seconds pass takes none, and a machine that is busy changes nothing: what waits for a timer is woken in
-the order of the timers. Worker threads are part of the loop too: what they would do is done a millisecond later.
+A test that waits for seconds takes no real time, and a busy machine changes nothing: timers fire in their order. Worker
+threads are simulated too: their calls run on the loop, a millisecond later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORK_S = 0.001
 
 
 class _Selector(selectors.SelectSelector):
-    """Waits by moving the time."""
+    """A selector that advances the time instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class VirtualClock:
         return 1_700_000_000_000 + self.monotonic_ms()
 
     def monotonic_ms(self) -> int:
-        # A timer that is due must not find itself a fraction too early.
+        # With a margin for rounding: when a timer fires, this must not be less than its deadline.
         return int(asyncio.get_running_loop().time() * 1000 + 1e-6)
 
     def call_after_ms(self, duration_ms: int, call: Callable[[], object]) -> Timer:

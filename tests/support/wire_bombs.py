@@ -19,7 +19,8 @@ from pessoa.wire.schema import Field, Message, Struct
 
 @dataclass(frozen=True)
 class Filling:
-    """What the cheap elements are made of. Python shares small numbers and short texts, so larger ones cost more."""
+    """The values in the cheap elements. Python shares small numbers and short texts, so larger ones take more
+    memory."""
 
     number: int
     text: str
@@ -35,7 +36,7 @@ FILLINGS = (
 
 
 def bombs(kind: type[Message], version: int, frame_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Encoded messages of about `frame_bytes`, each with the path of the array that fills it."""
+    """Yield encoded messages of about `frame_bytes`, each with the path of the array that fills it."""
     layout = Layout(kind, version)
     for filling in FILLINGS:
         for path in _arrays(layout, kind, ()):
@@ -47,7 +48,7 @@ def bombs(kind: type[Message], version: int, frame_bytes: int) -> Iterator[tuple
 
 
 def amplification(kind: type[Message], version: int, data: bytes) -> float:
-    """The peak of memory while these bytes are decoded, over their size."""
+    """Return the peak memory while these bytes are decoded, divided by their size."""
     decode = kind.decoder(version)
     tracemalloc.start()
     try:

@@ -19,27 +19,28 @@ from pessoa.wire.schema import Field, Message, Struct
 from tests.support.declared_messages import all_messages
 from tests.support.wire_values import INTEGERS, equals_default
 
-# Where a compact length needs a second byte: it is one more than the size, and takes seven bits.
+# From this size on a compact length takes two bytes: it is the size plus one, with seven bits in a byte.
 _LONG = [bytes(126), bytes(127), bytes(300)]
 _LONG_TEXTS = ["x" * 126, "x" * 127, "ç" * 64, "日" * 100]
 
-# Above every tag that Kafka has given away, with one, two and three bytes of varint.
+# Above every tag that Kafka has assigned, with varints of one, two and three bytes.
 _UNKNOWN_TAGS = [100, 127, 128, 16_383, 16_384]
 
 
 def message_versions() -> list[tuple[type[Message], int]]:
-    """Every message with every one of its versions."""
+    """Return every message with each of its versions."""
     return [(kind, version) for kind in all_messages() for version in kind.versions.each()]
 
 
 def title(pair: object) -> str:
-    """The name of a parametrised case: `FetchRequest` and `12` make `FetchRequest-12`."""
+    """Return the name of a parametrised case: `FetchRequest` and `12` make `FetchRequest-12`."""
     return pair.__name__ if isinstance(pair, type) else str(pair)
 
 
 @cache
 def messages(kind: type[Message], version: int, *, unknown_tags: bool = False) -> SearchStrategy[Any]:
-    """With `unknown_tags`, structs of flexible versions may carry tagged fields that no declaration knows."""
+    """Return a strategy for a message in this version. With `unknown_tags`, structs of flexible versions may carry
+    tagged fields that are not declared."""
     return _Strategies(Layout(kind, version), unknown_tags).struct(kind)
 
 

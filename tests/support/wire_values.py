@@ -27,7 +27,8 @@ _ALPHABET = "abcXYZ019._-çãé日🙂"
 
 
 def random_message(message: type[Message], version: int, rng: Random, *, unknown_tags: bool = False) -> Any:
-    """With `unknown_tags`, structs of flexible versions also carry tagged fields that no declaration knows."""
+    """Return a random message in this version. With `unknown_tags`, structs of flexible versions also carry tagged
+    fields that are not declared."""
     return Generator(Layout(message, version), rng, unknown_tags).struct(message)
 
 
@@ -39,7 +40,7 @@ class Generator:
 
     @classmethod
     def for_primitives(cls, rng: Random) -> Generator:
-        """One that is only asked for primitives, which are the same in every message."""
+        """Return a generator for primitive values only, which are the same in every message."""
         return cls(Layout(RequestHeader, 1), rng, unknown_tags=False)
 
     def struct(self, kind: type[Struct]) -> Any:

@@ -60,7 +60,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     authority = Authority("the authority of a test")
     authority.write(folder / "authority.pem")
-    authority.vouch("a client").write_pkcs12(folder / "client.p12", PASSWORD, authority)
+    authority.certify("a client").write_pkcs12(folder / "client.p12", PASSWORD, authority)
     subprocess.run(["keytool", "-importcert", "-noprompt", "-storetype", "JKS", "-alias", "authority", "-file",
                     folder / "authority.pem", "-keystore", folder / "trust.jks", "-storepass", PASSWORD],
                    check=True, capture_output=True)  # fmt: skip
