@@ -1,14 +1,14 @@
-"""`make sim`: run many seeds, or look at one.
+"""`make sim`: run many seeds of the cluster simulation, or show one.
 
-make sim SEEDS=1-2000          all of them, on two processes; failing seeds come with the command to see them again
+make sim SEEDS=1-2000          all of them, on two processes; for a failing seed the command that replays it is printed
 make sim ARGS="--faults moving,power"   those of them that have both faults
 make sim ARGS=--secured        those of them whose clusters demand logins and rights
 make sim ARGS=--shares         those of them with members of a share group
 make sim ARGS=--streams        those of them with members of a streams group
-make sim SEED=123 TRACE=1      one of them, with everything that happens
-make sim SEED=123 ARGS=--plain the same plan without logins and rights, as it was before there were any
+make sim SEED=123 TRACE=1      one of them, with every event
+make sim SEED=123 ARGS=--plain the same plan on a cluster without logins and ACLs
 
-A seed has its limit of CPU time (`cpu_limit`), and has failed if it is not done by then.
+A seed fails if it uses more CPU time than its limit (`cpu_limit`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 def main() -> int:
     options = _options()
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of strings come out in another order otherwise, and a seed would not be one run.
+        # Otherwise sets of strings are iterated in another order in each process, and a seed would not always give the
+        # same run.
         os.execve(
             sys.executable,
             [sys.executable, "-m", "tests.simulation", *sys.argv[1:]],
@@ -95,7 +96,7 @@ def _run_all(seeds: Sequence[int], workers: int, cpu_limit_s: float) -> int:
     count = steps = acknowledged = 0
     simulated_s = 0.0
     started = time.monotonic()
-    # A long run may be ended by SIGTERM when the machine is needed; what it has found until then counts.
+    # A long run may be ended with SIGTERM; the results until then are reported.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Progress(disable=not sys.stdout.isatty()) as progress, suppress(KeyboardInterrupt):
         bar = progress.add_task("seeds", total=len(seeds))

@@ -1,4 +1,5 @@
-"""An administrator: creates topics, and while the others work, deletes some, moves partitions and elects leaders."""
+"""An administrator: creates topics and, while other clients work, deletes topics, moves partitions and elects
+leaders."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _TIMEOUT_MS = 2_000
-# As many brokers may not have registered by then, or not be unfenced.
+# Errors while too few brokers are registered or unfenced.
 _WAIT_FOR_BROKERS = frozenset((ErrorCode.INVALID_REPLICATION_FACTOR,))
 
 
@@ -39,7 +40,7 @@ class Admin(Client):
     async def create_topic(
         self, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic, and wait until it is there."""
+        """Create a topic, and wait until its partitions have leaders."""
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -89,7 +90,7 @@ class Admin(Client):
                 await self.back_off()
                 continue
             error = ErrorCode.of(response.responses[0].error_code)
-            # Unknown: an earlier attempt has done it, or the broker that was asked has not heard of the topic.
+            # Unknown topic: an earlier attempt has deleted it, or this broker's metadata does not have it yet.
             if error in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                 return
             if error not in TRANSIENT:

@@ -1,7 +1,7 @@
-"""Mistakes made on purpose, one at a time, so that it can be seen that the simulation notices them.
+"""Deliberate bugs, one at a time, which show that the simulation detects them.
 
-Each is one that a real system has made: see the head of every function. `broken(name)` is a context in which the code
-is broken that way.
+Each function patches the code so that it has the bug that its docstring describes; real systems have had all of them.
+`broken(name)` is a context in which the code has that bug.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from pessoa.wire.message_headers import peek_api
 
 
 def _forget_the_epoch_check() -> Any:
-    """A leader of an epoch that is over answers, and counts fetches meant for another (KIP-320)."""
+    """A deposed leader answers fetches, and counts fetches that were meant for another leader epoch (KIP-320)."""
     return patch.object(Partition, "check_epoch", lambda self, epoch: ErrorCode.NONE)
 
 
 def _count_acknowledgements_of_any_replica() -> Any:
-    """The high watermark follows the replica that has fetched furthest, in sync or not."""
+    """The high watermark is the largest log end offset of any replica, in sync or not."""
 
     def high_watermark(
         self: InSyncReplicas, log_end_offset: int, own_offset: int, min_insync_replicas: int, *_: object
@@ -63,12 +63,12 @@ def _count_acknowledgements_of_any_replica() -> Any:
 
 
 def _tell_an_end_that_is_not_known() -> Any:
-    """A new leader tells where the partition ends before it knows what was committed (KIP-207)."""
+    """A new leader answers ListOffsets before its high watermark has reached its epoch (KIP-207)."""
     return patch.object(Partition, "is_high_watermark_behind_epoch", False)
 
 
 def _skip_the_sync_of_the_vote() -> Any:
-    """Epoch and vote are in the page cache when the answer leaves."""
+    """A voter answers before its epoch and vote are synced."""
 
     def write(disk: Any, path: str, state: Any, version: int = STATIC_VOTERS) -> None:
         file = disk.open(f"{path}.tmp", create=True, pooled=False)
@@ -76,14 +76,14 @@ def _skip_the_sync_of_the_vote() -> Any:
         file.append(render_quorum_state(state, version))
         file.sync()
         file.close()
-        # The directory is not synced, so the old file may come back.
+        # The directory is not synced, so a power loss may restore the old file.
         disk.rename(f"{path}.tmp", path)
 
     return patch.object(ready_steps, "write_quorum_state", write)
 
 
 def _truncate_to_the_high_watermark() -> Any:
-    """A follower of a new leader truncates its log to its high watermark, which is behind the leader's (KIP-101)."""
+    """A follower of a new leader truncates to its own high watermark, which lags behind the leader's (KIP-101)."""
     follow = Partition.follow
 
     def follow_and_truncate(self: Partition, wanted: Any) -> None:
@@ -96,12 +96,13 @@ def _truncate_to_the_high_watermark() -> Any:
 
 
 def _forget_the_pre_vote() -> Any:
-    """A voter that hears nothing begins an epoch at once, and the others must follow when they hear it (KIP-996)."""
+    """A voter whose fetch timeout expires starts a new epoch without a pre-vote, which deposes a live leader
+    (KIP-996)."""
     return patch.object(Raft, "_become_prospective", Raft._become_candidate)
 
 
 def _clean_what_is_undecided() -> Any:
-    """The cleaner comes past the last stable offset, and a record is superseded by one that is aborted later."""
+    """The cleaner works beyond the last stable offset, so that a record is removed for one that is aborted later."""
 
     def first_uncleanable(partition_log: Any, *_: object) -> int:
         bound = min(partition_log.high_watermark, partition_log.recovery_point)
@@ -112,19 +113,19 @@ def _clean_what_is_undecided() -> Any:
 
 
 def _take_aborted_for_committed() -> Any:
-    """The cleaner knows nothing of aborted transactions, and their records supersede others."""
+    """The cleaner ignores that transactions were aborted, so that aborted records replace committed ones."""
     return patch.object(
         log_cleaner, "make_plan", lambda *details: replace(log_to_clean.make_plan(*details), aborted=())
     )
 
 
 def _forget_the_last_of_a_producer() -> Any:
-    """What a producer wrote is compacted away to the last batch, and its sequence numbers with it."""
+    """Compaction removes the last batch of a producer, and its sequence numbers with it."""
     return patch.object(CleaningPass, "_is_last_of_producer", lambda *_: False)
 
 
 def _drop_tombstones_at_once() -> Any:
-    """A slow consumer never hears that a key was deleted (KIP-534)."""
+    """Tombstones are removed at once, so that a slow consumer never reads that a key was deleted (KIP-534)."""
 
     def without_retention(*details: Any) -> Any:
         plan = log_to_clean.make_plan(*details)
@@ -134,27 +135,27 @@ def _drop_tombstones_at_once() -> Any:
 
 
 def _believe_made_up_epochs() -> Any:
-    """A voter whose disk has changed the epoch of a batch goes on in that epoch, and wins by it."""
+    """A voter whose disk has flipped a bit in the epoch of a batch uses that epoch, and wins elections by it."""
     return patch.object(MetadataLog, "_first_damage", lambda *_: (None, False))
 
 
 def _keep_what_is_damaged() -> Any:
-    """A replica whose disk has changed an epoch fetches from where its log ends."""
+    """A replica whose disk has flipped a bit in an epoch keeps the batch and fetches from its log end."""
     return patch.object(Partition, "resolve_impossible_epochs", lambda *_: False)
 
 
 def _let_everybody_produce() -> Any:
-    """Produce forgets to ask the authorizer about topics."""
+    """Produce does not authorize topics."""
     return patch.object(produce, "denied_topics", lambda *_: frozenset())
 
 
 def _let_everybody_share() -> Any:
-    """ShareFetch and ShareAcknowledge forget to ask the authorizer about topics."""
+    """ShareFetch and ShareAcknowledge do not authorize topics."""
     return patch.object(share_requests, "denied_topics", lambda *_: frozenset())
 
 
 def _keep_the_first_entries() -> Any:
-    """The authorizer does not hear of access control entries that change while a node runs."""
+    """The authorizer ignores changes of ACLs while a node runs."""
     load = Authorizer.load
 
     def load_once(self: Authorizer, entries: Any) -> None:
@@ -165,7 +166,7 @@ def _keep_the_first_entries() -> Any:
 
 
 def _forward_as_the_broker() -> Any:
-    """What a client asks of the controller is asked in the name of the broker that hands it on."""
+    """A request that a broker forwards to the controller has the broker's principal instead of the client's."""
     seal = envelope_format.seal
 
     def seal_as_node(request: Any, version: int, client_id: str | None, _: str, client_host: str) -> Any:
@@ -175,7 +176,7 @@ def _forward_as_the_broker() -> Any:
 
 
 def _forget_that_sessions_end() -> Any:
-    """A client that has logged in once is served for ever (KIP-368)."""
+    """A client's session never expires (KIP-368)."""
 
     def begins_again(self: SaslGate, data: bytearray, start: int, end: int) -> bool:
         session, now_ms = self._session, self._settings.clock.monotonic_ms()
@@ -188,7 +189,7 @@ def _forget_that_sessions_end() -> Any:
 
 
 def _keep_old_passwords() -> Any:
-    """The credentials of a user are remembered from its first login on."""
+    """The credentials of a user are cached at its first login and never replaced."""
     find, known = SaslListener._find_user, dict[tuple[int, str], Any]()
 
     def find_once(self: SaslListener, mechanism: int, name: str) -> Any:
@@ -198,7 +199,7 @@ def _keep_old_passwords() -> Any:
 
 
 def _let_any_leader_write() -> Any:
-    """The share coordinator takes writes of leaders that another has followed."""
+    """The share coordinator accepts writes of deposed share-partition leaders."""
     write = ShareShard.write
 
     def write_in_newest_epoch(self: ShareShard, request: Any, *details: Any) -> Any:
@@ -211,7 +212,7 @@ def _let_any_leader_write() -> Any:
 
 
 def _answer_before_it_is_stored() -> Any:
-    """An acknowledgement is answered when it is sent to the share coordinator."""
+    """An acknowledgement is answered when it is sent to the share coordinator, before it is stored."""
     ask = StatePersister.ask
 
     async def ask_without_waiting(self: StatePersister, api: Any, request: Any) -> Any:
@@ -226,17 +227,18 @@ def _answer_before_it_is_stored() -> Any:
 
 
 def _acquire_in_transition() -> Any:
-    """A record whose release is being stored is acquired, and then the write says what became of it (KAFKA-18084)."""
+    """A record is acquired while its release is being stored, and the result of that write is then applied to it
+    (KAFKA-18084)."""
     return patch.object(Run, "is_available", property(lambda self: self.state is DeliveryState.AVAILABLE))
 
 
 def _deliver_without_limit() -> Any:
-    """A record that no member can process comes again for ever."""
+    """A record that no member can process is delivered without a limit."""
     return patch.object(share_partition, "released_state", lambda *_: DeliveryState.AVAILABLE)
 
 
 def _forget_deliveries_when_a_session_closes() -> Any:
-    """What a closed session gives back has been delivered once less (KAFKA-19972)."""
+    """The delivery counts of records that a closed session releases are decremented (KAFKA-19972)."""
     release = SharePartition.release
 
     def release_uncounted(self: SharePartition, member_id: str) -> Any:
@@ -253,7 +255,7 @@ def _forget_deliveries_when_a_session_closes() -> Any:
 
 
 def _take_holes_for_done() -> Any:
-    """A new leader takes records between those that were stored for acknowledged: they were in flight."""
+    """A new leader takes records that lie between stored ranges for acknowledged, although they were in flight."""
     load = share_partition._load_runs
 
     def load_without_holes(*details: Any) -> Any:
@@ -265,12 +267,12 @@ def _take_holes_for_done() -> Any:
 
 
 def _keep_locks_for_ever() -> Any:
-    """A member that falls silent keeps its records."""
+    """Acquisition locks do not expire, so that a silent member keeps its records."""
     return patch.object(SharePartition, "next_deadline_ms", lambda _: None)
 
 
 def _share_slowly() -> Any:
-    """A share partition hands out one record a second."""
+    """A share partition delivers one record a second."""
     acquire = SharePartition.acquire
     next_ms: WeakKeyDictionary[SharePartition, int] = WeakKeyDictionary()
 
@@ -285,7 +287,8 @@ def _share_slowly() -> Any:
 
 
 def _prune_to_the_newest_snapshot() -> Any:
-    """The share coordinator deletes what the other share partitions of its log need."""
+    """The share coordinator deletes its log up to the newest snapshot, also records that other share partitions
+    need."""
 
     def newest(self: ShareShard) -> int:
         return max((state.snapshot_offset for state in self._states.values()), default=self._end_offset)
@@ -294,7 +297,7 @@ def _prune_to_the_newest_snapshot() -> Any:
 
 
 def _let_old_writes_win() -> Any:
-    """A write takes the start offset back to where it was when the write was sent (KAFKA-19954)."""
+    """A late write sets the start offset back to its value when the write was sent (KAFKA-19954)."""
     merge = ShareState.merge
 
     def merge_last(self: ShareState, update: Any) -> ShareState:
@@ -304,7 +307,7 @@ def _let_old_writes_win() -> Any:
 
 
 def _accept_any_session_epoch() -> Any:
-    """A request that was sent twice is done twice."""
+    """Any share session epoch is accepted, so that a duplicated request is executed twice."""
     advance = ShareSessions._advance
 
     def advance_always(self: ShareSessions, key: Any, epoch: int) -> Any:
@@ -315,12 +318,12 @@ def _accept_any_session_epoch() -> Any:
 
 
 def _give_tasks_before_they_are_free() -> Any:
-    """A member of a streams group begins a task that another has not given up."""
+    """The coordinator assigns an active task to a member before the previous owner has revoked it."""
     return patch.object(TaskOwners, "is_free_for_active", lambda *_: True)
 
 
 def _take_tasks_for_given_up() -> Any:
-    """A member of a streams group is taken to have given up what it is told to give up, before it says so."""
+    """The coordinator takes tasks for revoked as soon as it asks a member to revoke them."""
     return patch.object(task_reconciliation, "_still_has", lambda *_: False)
 
 

@@ -1,8 +1,8 @@
-"""What every simulated client does: find the brokers, know who leads what, ask and be asked to look elsewhere.
+"""What every simulated client does: find the brokers, know the leaders, send requests and find new leaders.
 
 Clients are coroutines in processes of their own and speak the protocol through the broker's own channel, so their
-requests cross the same simulated network as those of brokers. Nothing here retries by itself: each client says what may
-be tried again.
+requests cross the same simulated network as those of brokers. Nothing here retries by itself: each client decides what
+it retries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GROUP, TRANSACTION = 0, 1
 REQUEST_TIMEOUT_MS = 1_500
 _BACKOFF_S = 0.05
 
-# Errors that go away by themselves, or by asking another broker.
+# Errors after which a client tries again, perhaps with another broker.
 TRANSIENT = frozenset(
     (
         ErrorCode.LEADER_NOT_AVAILABLE,
@@ -61,7 +61,7 @@ TRANSIENT = frozenset(
 
 
 class Client:
-    """A process that talks to the cluster. Subclasses define `run`."""
+    """A process that sends requests to the cluster. Subclasses define `run`."""
 
     def __init__(
         self, name: str, fabric: Fabric, process: Process, bootstrap: list[str], history: History, rng: Random
@@ -71,18 +71,18 @@ class Client:
         self.history = history
         self.rng = rng
         self.is_stopping = False
-        # How it logs in, and what is checked of that; None where no login is demanded.
+        # How it logs in, and what is checked of that; None where listeners demand no login.
         self.access: Access | None = None
         self.loop = fabric.loop
         self.network: Network = HostNetwork(fabric, name, process)
         self._bootstrap = bootstrap
         self._channels: dict[tuple[str, int], Channel] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
-        # Who leads, and in which epoch.
+        # Leader and leader epoch of each partition.
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
         self._coordinators: dict[tuple[int, str], tuple[str, int]] = {}
-        # The newest epoch from which something is known of a partition: a leader of an earlier one may not have come as
-        # far, and would say that the offset does not exist (KIP-320).
+        # The newest leader epoch of which this client has read anything: the leader of an earlier epoch may lack these
+        # records and answer OFFSET_OUT_OF_RANGE (KIP-320).
         self.read_epochs: dict[TopicPartition, int] = {}
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class Client:
     async def run(self) -> None:
         raise NotImplementedError
 
-    # Asking.
+    # Requests.
 
     async def ask(
         self,
@@ -113,7 +113,7 @@ class Client:
         return response
 
     async def ask_leader(self, partition: TopicPartition, request: Message, kind: type[M], version: int) -> M:
-        """Raise ChannelFailed also where no leader is known."""
+        """Send a request to the leader and return the response; raise ChannelFailed also if no leader is known."""
         leader = self._leaders.get(partition)
         address = self._brokers.get(leader[0]) if leader is not None else None
         if address is None:
@@ -136,7 +136,7 @@ class Client:
         return await self.ask(address, request, kind, version, timeout_ms)
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The partition's leader epoch as far as this client knows; -1 for none."""
+        """Return the newest leader epoch of the partition that this client knows; -1 for none."""
         return self._leaders[partition][1] if partition in self._leaders else -1
 
     def forget_coordinator(self, coordinator: int, key: str) -> None:
@@ -155,7 +155,7 @@ class Client:
         return found.host, found.port
 
     def some_broker(self) -> tuple[str, int]:
-        """Any that we know, or one of those that we were told of at first."""
+        """Return any broker of the last metadata, or a bootstrap server."""
         known = [self._brokers[broker] for broker in sorted(self._brokers)]
         if not known or self.rng.random() < 0.3:
             host = self.rng.choice(self._bootstrap)
@@ -163,7 +163,7 @@ class Client:
         return self.rng.choice(known)
 
     async def refresh(self, topics: list[str]) -> None:
-        """Ask a broker who leads what; without an answer the leaders stay as they were known."""
+        """Fetch metadata from a broker; without a response the known leaders stay."""
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
         )
@@ -177,7 +177,7 @@ class Client:
         for topic in response.topics:
             for partition in topic.partitions:
                 key = TopicPartition(cast("str", topic.name), partition.partition_index)
-                # A broker that lags behind must not make us forget what we know (KIP-320).
+                # An older leader epoch from a broker that lags behind must not replace a newer one (KIP-320).
                 if partition.leader_epoch >= self.leader_epoch(key):
                     self._leaders[key] = (partition.leader_id, partition.leader_epoch)
 

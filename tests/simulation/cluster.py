@@ -1,9 +1,9 @@
-"""One run: a cluster and its clients from a plan, faults, healing, and the verdict.
+"""One run of the simulation: a cluster and its clients from a plan, faults, healing, and the final checks.
 
-    start ─▶ create topics ─▶ clients and nemesis at work ─▶ heal ─▶ whole again, in bounded time
+    start ─▶ create topics ─▶ clients and nemesis at work ─▶ heal ─▶ all partitions led and in sync, in bounded time
           ─▶ everything that producers have begun is acknowledged ─▶ read all of it ─▶ compare
 
-`run(plan)` returns a `Report`, or raises a `Violation` that says what went wrong; the seed says the rest.
+`run(plan)` returns a `Report`, or raises a `Violation` that names the invariant; running the seed again shows the rest.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     from tests.simulation.plan import Plan
 
 TOPIC = "t"
-# Where copiers write.
+# The topic that copiers write to.
 COPIES = "copies"
-# What is compacted, if anything is, and how many bytes a segment has: room for the largest batch, and a few more.
+# The topics that a plan with compaction compacts, with their segment.bytes: room for the largest batch, and a few more.
 _COMPACTED = {TOPIC: 400, "__consumer_offsets": 1_500, "__transaction_state": 800}
 _KEYS = 3
 _BRISK_S = 0.3
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
-# No run needs more, except one that goes round in circles.
+# More steps than any run needs that is not in an endless loop.
 _MAX_STEPS = 400_000
-# After healing: all partitions are led and all replicas in sync (correctness: 60 s), and what was begun is done.
+# After healing: all partitions are led and all replicas in sync, and all that clients have begun is completed.
 _WHOLE_WITHIN_S = 60.0
 _DONE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.25
@@ -71,7 +71,7 @@ class Report:
     seconds: float
     acknowledged: int
     transactions: int
-    # Records that members of the share group were told to be done with.
+    # Records whose acknowledgement by a member of the share group was confirmed.
     shared: int = 0
     # How often a member of the streams group began to run a task.
     tasks_given: int = 0
@@ -98,21 +98,21 @@ class Cluster:
             self._format()
         self.clients: list[Client] = []
         self.client_hosts: list[str] = []
-        self._broken: asyncio.Future[None] = self.loop.create_future()
+        self._failure: asyncio.Future[None] = self.loop.create_future()
         self._running: list[asyncio.Task[Any]] = []
         self._nodes_of: dict[int, Node] = {}
         self.loop.after_step = self._after_step
         self.loop.worker_delay = self._worker_delay
         for node in self.nodes:
-            node.on_start = partial(self._started, node)
-            node.on_bug = partial(self._mistaken, node)
+            node.on_start = partial(self._note_process, node)
+            node.on_bug = partial(self._report_bug, node)
 
     def _make_nodes(self) -> list[Node]:
         plan = self.plan
         first = 101 if plan.is_split else 1
         voters = list(range(first, first + plan.voters))
         roles = dict.fromkeys(range(1, plan.nodes + 1), "broker")
-        # Where voters come and go, every node could be one.
+        # With a dynamic quorum every node could become a voter.
         controllers = voters if plan.is_split or not plan.is_dynamic else list(roles)
         roles |= dict.fromkeys(controllers, "controller" if plan.is_split else "broker,controller")
         settings = dynamic_node_settings if plan.is_dynamic else node_settings
@@ -133,7 +133,7 @@ class Cluster:
         return secured_settings(self.plan, node_id, role) if self.plan.is_secured else {}
 
     def _format(self) -> None:
-        """The first voters know of each other, and the other nodes whom to ask."""
+        """Format all nodes: the first voters with the voter set, the others as observers that may join."""
         self.directories = {node.id: Uuid.of(1_000_000 + node.id) for node in self.nodes}
         first = [node for node in self.nodes if node.is_controller][: self.plan.voters]
         voters = VoterSet(
@@ -149,11 +149,11 @@ class Cluster:
 
     @property
     def plain_topics(self) -> list[str]:
-        """The topics that are never compacted, and have replicas."""
+        """Return the topics of clients that are not compacted and are replicated."""
         return [TOPIC, COPIES] if self.plan.copiers else [TOPIC]
 
     def kinds_of(self, node: Node) -> list[list[Node]]:
-        """Of which a majority is needed, or the replicas of all."""
+        """Return the groups of nodes that this node belongs to, of each of which a majority must stay up."""
         return [kind for kind in (self.brokers, self.controllers) if node in kind]
 
     def note(self, text: str) -> None:
@@ -164,7 +164,7 @@ class Cluster:
 
     def run(self) -> Report:
         try:
-            self.loop.run_until_complete(self._until_broken(), max_steps=_MAX_STEPS)
+            self.loop.run_until_complete(self._until_failure(), max_steps=_MAX_STEPS)
         except TooManySteps as circles:
             raise Violation(str(circles)) from circles
         finally:
@@ -181,11 +181,11 @@ class Cluster:
             0 if self._streams is None else self._streams.ledger.given,
         )
 
-    async def _until_broken(self) -> None:
+    async def _until_failure(self) -> None:
         story = self.loop.create_task(self._story())
-        await asyncio.wait([story, self._broken], return_when=asyncio.FIRST_COMPLETED)
-        if self._broken.done():
-            self._broken.result()
+        await asyncio.wait([story, self._failure], return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
+            self._failure.result()
         story.result()
         self._check_bugs()
 
@@ -269,12 +269,12 @@ class Cluster:
             self._run_client(client)
 
     def order(self, what: str) -> None:
-        """Something is to be done to the users of a secured cluster."""
+        """Give the warden or a client of a secured cluster an order: "rights", "password" or "token"."""
         if self._security is not None:
             self._security.order(what)
 
     def _give_keys(self, producer: Producer) -> None:
-        """What is compacted needs keys; and more records than there are keys."""
+        """Give a producer to a compacted topic a few keys, fewer than it writes records."""
         if self.plan.is_compacted:
             producer.keys, producer.pause_s = _KEYS, _BRISK_S
 
@@ -293,7 +293,7 @@ class Cluster:
         return copier
 
     def client(self, kind: type[Any], name: str, rng: Random | None = None) -> Any:
-        """`rng` is what the client draws from; by default from the cluster's."""
+        """Return a new client, which draws from `rng` or, by default, from a generator of the cluster's."""
         process = self.loop.new_process(name)
         client = kind(
             name,
@@ -322,7 +322,7 @@ class Cluster:
 
     def _client_done(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and task.exception() is not None:
-            self._break(_first(task.exception()))
+            self._fail(_first(task.exception()))
 
     async def _within(self, seconds: float, work: Any, complaint: str) -> None:
         try:
@@ -331,16 +331,16 @@ class Cluster:
         except TimeoutError:
             raise Violation(f"liveness: {complaint} within {seconds} s; {self._state()}") from None
 
-    # Looking.
+    # Checks while it runs.
 
-    def _started(self, node: Node, process: Process) -> None:
+    def _note_process(self, node: Node, process: Process) -> None:
         self._nodes_of[process.number] = node
         assert node.broker is not None
 
-    def _mistaken(self, node: Node, error: BaseException) -> None:
+    def _report_bug(self, node: Node, error: BaseException) -> None:
         violation = Violation(f"{node.host} made a mistake: {error!r}")
         violation.__cause__ = error
-        self._break(violation)
+        self._fail(violation)
 
     def _after_step(self, process: Process) -> None:
         node = self._nodes_of.get(process.number)
@@ -348,11 +348,11 @@ class Cluster:
             try:
                 self.watch.look(node)
             except Violation as violation:
-                self._break(violation)
+                self._fail(violation)
 
-    def _break(self, error: BaseException | None) -> None:
-        if error is not None and not self._broken.done():
-            self._broken.set_exception(error)
+    def _fail(self, error: BaseException | None) -> None:
+        if error is not None and not self._failure.done():
+            self._failure.set_exception(error)
 
     def _worker_delay(self) -> float:
         process = current_process()
@@ -367,7 +367,7 @@ class Cluster:
             raise Violation(f"no process caught {error!r}: {problem.get('message')}") from error
 
     def quorum_leader(self) -> Node | None:
-        """The node that takes itself for the leader in the newest epoch of the quorum."""
+        """Return the node that is leader of the quorum by its own state, in the newest epoch."""
         for node in self.controllers:
             quorum = node.quorum
             if quorum is None or not node.is_up:
@@ -377,7 +377,8 @@ class Cluster:
         return None
 
     def is_whole(self) -> bool:
-        """Every node is up and knows it, every partition is led and has all replicas in sync, every voter votes."""
+        """Return whether all nodes are up and unfenced, all partitions led with all replicas in sync, and all voters
+        vote."""
         for node in self.controllers:
             if not node.is_up or node.quorum is None or node.quorum.raft.memory is Memory.DAMAGED:
                 return False
@@ -417,7 +418,7 @@ class Cluster:
             lines += [f"    {replica!r}" for replica in services.replicas.all()]
         return "\n".join(["the nodes are", *lines])
 
-    # The verdict.
+    # Checks at the end.
 
     async def _verdict(self) -> None:
         uncommitted = await self.read(READ_UNCOMMITTED)
@@ -463,7 +464,7 @@ class Cluster:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def _until_no_move_hangs(self) -> None:
-        """Every copy takes the place of its original, and no log is in two directories."""
+        """Wait until every future replica has replaced the current one, and check that no log is in two directories."""
         end_s = self.loop.now_s + _DONE_WITHIN_S
         directories = [one for node in self.brokers if node.broker is not None for one in node.broker.directories]
         while any(one.futures for one in directories):
@@ -477,7 +478,7 @@ class Cluster:
                 raise Violation(f"{node.host} has a log twice: {sorted(kept)}")
 
     def led(self) -> Iterator[tuple[Node, Partition]]:
-        """The partitions that brokers take themselves for the leaders of."""
+        """Yield the partitions that each broker leads by its own state."""
         for node in self.brokers:
             services = getattr(node.broker, "services", None)
             for replica in services.replicas.all() if services is not None else ():
@@ -485,8 +486,8 @@ class Cluster:
                     yield node, replica
 
     def _compare_replicas(self) -> None:
-        """Below the high watermark all replicas have the same bytes; of what is compacted, the same but for what may be
-        gone."""
+        """Check that all replicas have the same bytes below the high watermark; replicas of compacted topics may lack
+        what compaction may remove."""
         contents: dict[tuple[str, int], tuple[Node, dict[int, bytes]]] = {}
         for node in self.brokers:
             assert node.broker is not None
@@ -515,14 +516,14 @@ def _committed_batches(log: PartitionLog) -> dict[int, bytes]:
 
 
 def _first(error: BaseException | None) -> BaseException | None:
-    """Out of a group of errors, the first that was raised."""
+    """Return the first error of an exception group, or the error itself."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 class _NoProcess:
-    """The context of no process at all, made before any is."""
+    """A context that belongs to no process, created before the first process."""
 
     def __init__(self) -> None:
         from contextvars import Context
@@ -541,14 +542,14 @@ def run(plan: Plan, trace: Callable[[str], None] | None = None) -> Report:
     if trace is None:
         logging.disable(logging.CRITICAL)
     with warnings.catch_warnings():
-        # A process that died before a coroutine of it began has never awaited that coroutine.
+        # A coroutine of a process that was killed before the coroutine began was never awaited.
         warnings.filterwarnings("ignore", message="coroutine .* was never awaited", category=RuntimeWarning)
         try:
             return Cluster(plan, trace).run()
         finally:
             logging.disable(level)
             gc.collect()
-            # What is left is modules and codecs, which stay; the next collection need not look at them.
+            # The remaining objects are modules and codecs, which stay; later collections need not visit them.
             gc.freeze()
             if was_enabled:
                 gc.enable()

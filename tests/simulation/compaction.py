@@ -1,20 +1,20 @@
-"""Compaction in the simulation: who carries it out, and what it may take out of a log.
+"""Compaction in the simulation: how passes run, and the check of what they may remove.
 
-A node's cleaner works as ever, but its passes run in place (`PassInPlace`): there is no other process that could reach
-a simulated disk, and a pass that dies with its node leaves on the disk what it had written by then.
+A node's cleaner is the real one, but its passes run in the same process (`PassInPlace`), as another process could not
+access a simulated disk. A pass that is killed with its node leaves on the disk what it had written by then.
 
-`Memory` is what a compacted partition has ever committed, seen when it became so and before any cleaner came by. A
-replica is compared with it after every pass, and whenever a node has opened the log anew:
+`CommittedBatches` has all batches that a compacted partition has ever committed, as they were before any compaction. A
+replica is compared with it after every pass, and whenever a node has opened the log again:
 
-    every batch that is there     is one that was committed: same offsets, leader epoch, producer and sequence; and its
+    every batch that is present   was committed, with the same offsets, leader epoch, producer and sequence; and its
                                   records are some of those that it had, unchanged
-    a record that is gone         was aborted; or a later record with its key is committed; or it is a tombstone, old
-                                  enough, and nothing older with its key is left to come back
-    a marker that is gone         is old enough, and nothing of its transaction is left
-    a batch that is gone          is not the last of its producer, from which sequence numbers are read
+    a record that is missing      was aborted; or a later record with its key is committed; or it is a tombstone, old
+                                  enough, and no older value of its key is left
+    a marker that is missing      is old enough, and no record of its transaction is left
+    a batch that is missing       is not the last of its producer, from which sequence numbers are read
 
-What two replicas have may differ, since each is cleaned when it is due; that both agree with what was committed means
-that they agree key by key.
+Two replicas may differ, since each is cleaned when it is due; as both agree with the committed batches, they agree on
+the last value of every key.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from pessoa.records.batch import RecordBatch
     from pessoa.records.record import Record
 
-# Two clocks may be so far apart, and a pass takes the time when it begins.
+# Clocks of two nodes may differ so much, and a pass reads its clock once, when it begins.
 _TOLERANCE_S = 0.5
 
 
 class PassInPlace:
-    """A pass of compaction in the thread that asks for its steps."""
+    """A compaction pass that runs in the thread that asks for its next step."""
 
     def __init__(
         self, disk: Disk, seconds: Callable[[], float], on_cleaned: Callable[[str], None], plan: CleaningPlan
@@ -57,7 +57,7 @@ class PassInPlace:
             raise CleanerDied("it was stopped")
         step = next(one for one in self._steps if not isinstance(one, Pause))
         if isinstance(step, Finished):
-            # The cleaner asks for this step after it has put all the others into the log.
+            # The cleaner asks for this last step after it has swapped all cleaned segments into the log.
             self._on_cleaned(self._directory)
         return step
 
@@ -78,27 +78,27 @@ class _Batch(NamedTuple):
     is_transactional: bool
     records: dict[int, Record]
     committed_s: float
-    # None for data, otherwise what a marker says.
+    # None for data, otherwise COMMIT or ABORT.
     marker: ControlRecordType | None
 
 
-class Memory:
-    """What is known of the batches of one compacted partition, to decide whether a cleaner may have removed what is
-    missing."""
+class CommittedBatches:
+    """All batches that one compacted partition has committed, to check what compaction has removed from its
+    replicas."""
 
     def __init__(self, name: object, retention_s: float | None) -> None:
         self._name = name
-        # How long a tombstone has to stay; None where clocks jump, and that cannot be said.
+        # How long a tombstone has to stay; None where clocks jump, so that it cannot be checked.
         self._retention_s = retention_s
         self._batches: dict[int, _Batch] = {}
-        # Offsets of data in transactions: whether they were committed.
+        # Offset of a transactional record → whether its transaction was committed
         self._decided: dict[int, bool] = {}
         # Marker → the offsets of its transaction
         self._of_marker: dict[int, list[int]] = {}
         # Producer → the offsets of its open transaction, and the records there
         self._open: dict[int, list[int]] = {}
         self._undecided: dict[int, Record] = {}
-        # Key → the offset of its last record that is committed for good
+        # Key → the offset of its last committed record
         self._latest: dict[bytes | None, int] = {}
         # Producer → its last data batch, and its last marker
         self._last_data: dict[int, _Batch] = {}
@@ -108,7 +108,8 @@ class Memory:
         return f"<Memory of {self._name}: {len(self._batches)} batches, {len(self._latest)} keys>"
 
     def commit(self, batch: RecordBatch, now_s: float, host: str) -> None:
-        """A batch below the high watermark of a replica: remember it, or compare it with what is remembered."""
+        """Note a batch that is below the high watermark of a replica, or compare it with the batch noted at its
+        offset."""
         known = self._batches.get(batch.base_offset)
         if known is None:
             self._remember(batch, now_s)
@@ -166,7 +167,7 @@ class Memory:
                     f"{known.records.get(one.offset)!r} when it was committed"
                 )
 
-    # What is gone.
+    # What was removed.
 
     def check(self, log: PartitionLog, now_s: float, host: str) -> None:
         """Assert that compaction was allowed to remove everything that a replica lacks below its high watermark."""
@@ -205,12 +206,12 @@ class Memory:
             is_committed = self._decided.get(one.offset)
             if is_committed is not True:
                 return is_committed is False
-        # A replica that catches up may not have come to the later one; it is not in sync before it has.
+        # A replica that catches up may not have the later record yet; it is in sync only when it has.
         if one.offset < self._latest[one.key]:
             return True
         if one.value is not None or not self._is_old(batch, now_s):
             return False
-        # Aborted ones can be left as well: they are hidden by their markers.
+        # Aborted records may be left: consumers skip them because of their markers.
         return not any(
             other.key == one.key and offset < one.offset and self._decided.get(offset, True)
             for offset, other in present.items()
@@ -231,7 +232,7 @@ class Memory:
         for producer_id, data in self._last_data.items():
             marker = self._last_marker.get(producer_id)
             last = marker if marker is not None and marker.producer_epoch > data.producer_epoch else data
-            # One behind the high watermark may be the last in truth.
+            # A batch above the high watermark may be the producer's last one.
             is_known = log.log_start_offset <= last.base_offset < log.high_watermark
             if is_known and last.base_offset not in bases:
                 raise Violation(

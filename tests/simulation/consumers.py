@@ -1,14 +1,14 @@
-"""Members of a consumer group of the newer protocol (KIP-848), whose partitions the coordinator deals out.
+"""Members of a consumer group of the newer protocol (KIP-848), whose partitions the coordinator assigns.
 
-    heartbeat ─▶ an epoch, and what is assigned ─▶ give up the rest, fetch the offsets of what is new ─▶ read, commit …
-        ▲                                                                                                    │
-        └───────────────────────────── every now and then, and at once when something was given up ◀─────────┘
+    heartbeat ─▶ epoch and assignment ─▶ revoke the rest, fetch the offsets of new partitions ─▶ read, commit …
+        ▲                                                                                              │
+        └─────────────────────── at an interval, and at once when a partition was revoked ◀────────────┘
 
-What must hold is what must hold of a classic group, with epochs for generations: a partition has one owner in an epoch,
-what was committed is where the next owner begins, and no member commits for a partition that another has got since.
+The invariants are those of a classic group, with epochs for generations: a partition has one owner in an epoch, the
+next owner begins at the committed offset, and no member commits for a partition that another member owns by then.
 
-A member that does not know what became of a commit leaves, and comes back with another member id: the request may still
-be on its way, and Kafka has nothing to tell it from a later one of the same member and epoch.
+A member whose commit got no response leaves, and joins with another member id: the request may still be on its way, and
+Kafka cannot tell it from a later one of the same member and epoch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _JOIN_EPOCH, _LEAVE_EPOCH = 0, -1
 
 
 class ConsumerMember(GroupMember):
-    """`_generation` is the member's epoch."""
+    """A member of the newer protocol; its `_generation` is the member epoch."""
 
     group_id = "consumers"
     forgotten = frozenset(
@@ -77,7 +77,8 @@ class ConsumerMember(GroupMember):
     # The group.
 
     async def _follow_assignment(self) -> bool:
-        """Whether something had to be given up, which the coordinator is waiting to hear."""
+        """Follow the last assignment; return whether partitions were revoked, which the coordinator waits to be
+        told."""
         response = await self._beat()
         self._generation = response.member_epoch
         if response.assignment is None:
@@ -100,7 +101,8 @@ class ConsumerMember(GroupMember):
         return bool(lost)
 
     async def _beat(self) -> ConsumerGroupHeartbeatResponse:
-        """Sent again until it is answered: the coordinator knows a repeated heartbeat by the epoch before."""
+        """Send a heartbeat until it is answered, and return the response; the coordinator accepts the previous member
+        epoch in a repeated heartbeat."""
         owned = sorted(partition.number for partition in self._positions)
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
@@ -126,7 +128,8 @@ class ConsumerMember(GroupMember):
             await self.back_off()
 
     async def _leave(self) -> None:
-        """Leave the group, until the coordinator has heard it; a member that stops for good sends it once."""
+        """Leave the group, and repeat that until the coordinator answers; a member that stops for good sends it
+        once."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self._member_id, member_epoch=_LEAVE_EPOCH
         )

@@ -1,16 +1,16 @@
 """A copier: reads committed records, writes them elsewhere, and commits how far it has read, in one transaction.
 
     OffsetFetch ─▶ fetch ─▶ produce the copies ─▶ TxnOffsetCommit ─▶ EndTxn ─▶ fetch …
-         ▲                                                            │ anything in doubt
-         └──────────────── a new epoch, which fences the rest ◀───────┘
+         ▲                                                            │ an unknown outcome
+         └──────── a new producer epoch, which fences the rest ◀──────┘
 
-What must hold in the end is what "exactly once" means: every committed record of the source, up to the offset that the
-group has committed, has one visible copy, and nothing else has any. There are two ways to keep copiers apart:
+What must hold in the end is exactly-once: every committed record of the source, up to the offset that the group has
+committed, has one visible copy, and no other record has any. There are two ways to prevent two copies of a record:
 
-- they share a transactional id, and the copier that begins fences the others. Here they do it all the time;
-- they are members of the group, each with an id of its own, and their commits name the generation (`MemberCopier`,
-  KIP-447). A copier that lost a partition cannot commit for it, and the one that got it hears of no offset that may
-  still change.
+- they share a transactional id, and each copier that starts fences the others, which happens all the time here;
+- they are members of the group, each with a transactional id of its own, and their commits name the generation
+  (`MemberCopier`, KIP-447). A copier that lost a partition cannot commit for it, and its new owner fetches offsets only
+  when no transaction can change them.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
 GROUP_ID = "copiers"
 _MOST_AT_ONCE = 4
-# The last version whose clients add the group to the transaction themselves, and the first where committing does it.
+# The last TxnOffsetCommit version whose clients send AddOffsetsToTxn, and the first that adds the group itself.
 _COMMIT_V1, _COMMIT_V2 = 4, 5
 _ADD_VERSION = 3
 
 
 class Copier(TransactionalProducer, Reader):
-    """`partitions` are those that it reads; what it writes goes to the same numbers of `target`."""
+    """Copies the records of `partitions` to the partitions of `target` with the same numbers."""
 
     isolation = READ_COMMITTED
     target = ""
     pause_s = 0.4
-    # Those of no member.
+    # Member id and generation of a client that is no member.
     _member_id = ""
     _generation = -1
 
@@ -105,7 +105,7 @@ class Copier(TransactionalProducer, Reader):
         if records[_MOST_AT_ONCE:]:
             records, following = records[:_MOST_AT_ONCE], records[_MOST_AT_ONCE].offset
         if not records:
-            # Nothing but markers and what was aborted.
+            # Only markers and aborted records.
             self._positions[source] = following
             return
         transaction = self.history.begin_transaction(
@@ -189,13 +189,13 @@ _EVICTED = frozenset((ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID,
 
 
 class MemberCopier(Copier, GroupMember):
-    """Copies the partitions that its group gives it; `topic` and `partition_count` say what there is to divide."""
+    """Copies the partitions that its group assigns to it, of the `partition_count` partitions of `topic`."""
 
     group_id = GROUP_ID
 
     async def run(self) -> None:
         while not self.is_stopping:
-            # Also aborts the transaction that this copier's last membership has left open.
+            # InitProducerId also aborts the transaction that this copier left open when it was a member last.
             await self.wait_for_producer_id(self.timeout_ms)
             self._sequences = {}
             try:

@@ -1,10 +1,10 @@
-"""A limit of CPU time for one run. Code that goes round without giving the loop back would hide all seeds behind it.
+"""A limit of CPU time for one run, since an endless loop in one seed would keep all later seeds from running.
 
-    the limit is used up ─▶ SIGPROF raises OutOfTime where the code spins, again for every second more
-    twice the limit is used up, as no exception ends it ─▶ SIGXCPU writes the stack down and ends the process
+    at the limit         SIGPROF raises OutOfTime in the code that runs, and again after every further second
+    at twice the limit   no exception has ended it: SIGXCPU writes the stack to a file and ends the process
 
-The second line (`kill_at`) is for processes that were started for this only.
-CPU time and not real time: a busy machine makes a run late, not wrong.
+The second limit (`kill_at`) is only for processes that run nothing but seeds.
+It is CPU time and not real time, because a busy machine makes a run late, not wrong.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import IO
 
-# A seed takes half a second, the longest of many thousands less than ten.
+# A seed takes half a second; the longest of many thousands took less than ten.
 CPU_LIMIT_S = 60.0
 _AGAIN_AFTER_S = 1.0
 _FRAMES = 25
 
 
 class OutOfTime(SystemExit):
-    """The code ran for too long. As a SystemExit it gets through tasks and loops, which keep other errors."""
+    """Raised in code that used too much CPU time. It is a SystemExit because tasks and loops catch other exceptions."""
 
 
 @contextmanager
 def cpu_limit(limit_s: float) -> Iterator[None]:
-    """Raise OutOfTime, with the stack at that moment, in the code that runs when this process has used so much."""
+    """Raise OutOfTime, with the stack at that moment, in the code that runs when this process has used so much CPU
+    time."""
 
     def spun(signal_number: int, frame: FrameType | None) -> None:
         stack = "".join(traceback.format_stack(frame, limit=_FRAMES))
@@ -51,7 +52,7 @@ def cpu_limit(limit_s: float) -> Iterator[None]:
 
 
 def kill_at(more_s: float) -> None:
-    """Let the kernel end this process when it has used so much CPU time more than it has until now."""
+    """Make the kernel end this process when it has used `more_s` of CPU time from now on."""
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (ceil(time.process_time() + more_s), hard))
 

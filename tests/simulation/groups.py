@@ -1,7 +1,7 @@
-"""Members of a classic consumer group: join, divide the partitions, read, commit, and begin again.
+"""Members of a classic consumer group: join, assign the partitions, read, commit, and join again.
 
-What must hold: within a generation a partition has one owner; what was committed is where the next owner begins, never
-before it; and no member commits for a partition that another has got in a later generation.
+What must hold: within a generation a partition has one owner; the next owner begins at the committed offset, never
+before it; and no member commits for a partition that another member owns in a later generation.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _SESSION_MS = 3_000
 _REBALANCE_MS = 4_000
 _JOIN_TIMEOUT_MS = 2 * _REBALANCE_MS
 HEARTBEAT_S = 0.7
-# The member has to join again, with or without its id.
+# Errors after which the member has to join again, with or without its member id.
 _REJOIN = frozenset((ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION))
 _FORGOTTEN = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID))
 
 
 class Rejoin(Exception):
-    """The generation is over for this member."""
+    """The member does not belong to the present generation any more."""
 
 
 class GroupMember(Reader):
     group_id = "g"
-    # Whose member and epoch the coordinator checks before it tells offsets, which it does for the newer protocol alone.
+    # The member id and epoch of OffsetFetch, which the coordinator checks for the newer protocol only.
     fetching_member: tuple[str | None, int] = (None, -1)
     forgotten = _FORGOTTEN
     topic = ""
@@ -75,7 +75,7 @@ class GroupMember(Reader):
         return await self.ask_coordinator(GROUP, self.group_id, request, kind, version, timeout_ms)
 
     def _check(self, error: ErrorCode, what: str) -> None:
-        """Pass where there is no error; `Rejoin` where it can be tried anew."""
+        """Return if there is no error; raise `Rejoin` for an error after which the member can join again."""
         if error is ErrorCode.NONE:
             return
         self.trace("%s: %s", what, error.name)
@@ -154,7 +154,7 @@ class GroupMember(Reader):
         except ChannelFailed:
             self.trace("leaves without a word")
 
-    # Its offsets.
+    # Offsets.
 
     async def _committed_offsets(self, owned: list[TopicPartition]) -> dict[TopicPartition, int]:
         floors = {one: self.history.committed_floor(self.group_id, one) for one in owned}

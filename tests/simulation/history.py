@@ -1,16 +1,16 @@
-"""What the clients of a simulation did and saw, and whether it can be true.
+"""The history of what the clients of a simulation wrote and read, and the check that it is consistent.
 
-Every value is written once, by one producer, so wherever it turns up it is known where it came from. A write is
+Every value is written once, by one producer, so the write of every value that is read is known. A write is
 
-    OPEN ─▶ OK        acknowledged, at this offset: it has to be there for ever, there and nowhere else
-         ─▶ FAILED    refused, or part of a transaction that was aborted: no read_committed consumer may see it
-         (stays OPEN) without a response: it may be there once, or not at all
+    OPEN ─▶ OK        acknowledged, at this offset: it must stay at this offset for ever, and be at no other
+         ─▶ FAILED    refused, or part of an aborted transaction: no read_committed consumer may see it
+         (stays OPEN) without a response: the log has it once, or not at all
 
-and a transaction is seen whole or not at all. What readers see is checked on the spot against everything that was seen
-before: an offset has one value, for ever, on every replica.
+and all records of a transaction are visible or none. What readers see is checked at once against everything that was
+seen before: an offset has one value, for ever, on every replica.
 
-In a compacted topic a write may be gone in the end, if a later one with its key is there, or has deleted the key. What
-is there stands where it always stood.
+In a compacted topic a write may be missing in the end if a later one with its key is present, or has deleted the key.
+The remaining records keep their offsets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ANYWHERE = 1 << 62
 
 
 class Violation(Exception):
-    """An invariant does not hold. The message says which, with names and offsets."""
+    """An invariant does not hold; the message names it, with topics, nodes and offsets."""
 
 
 class TopicPartition(NamedTuple):
@@ -46,7 +46,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Transaction:
-    """`outcome` OK is committed, FAILED is aborted for sure, OPEN is one of both."""
+    """A transaction; its `outcome` is OK if it was committed, FAILED if it was aborted, and OPEN if that is unknown."""
 
     name: str
     writes: list[Write] = field(default_factory=list)
@@ -63,40 +63,41 @@ class Write:
     offset: int = -1
     key: bytes | None = None
     is_tombstone: bool = False
-    # When its producer began with it.
+    # When the producer created the write.
     begun_s: float = 0.0
 
 
 class History:
-    """`compacted` are the topics of which a part may go, `drops_tombstones` whether those go as well."""
+    """The history of one run. Records of the topics `compacted` may be removed, with `drops_tombstones` also
+    tombstones."""
 
     def __init__(self, compacted: Collection[str] = (), *, drops_tombstones: bool = False) -> None:
         self._compacted = compacted
         self._drops_tombstones = drops_tombstones
         self.writes: dict[bytes, Write] = {}
         self.transactions: list[Transaction] = []
-        # What any reader has seen, by partition: offset → value
+        # What readers have seen, by partition: offset → value
         self.seen: dict[TopicPartition, dict[int, bytes]] = {}
-        # The same for readers of committed data.
+        # The same for read_committed readers.
         self.seen_committed: dict[TopicPartition, dict[int, bytes]] = {}
-        # Value → offset, to find what was written twice.
+        # Value → offset, to find a value at two offsets.
         self._places: dict[bytes, tuple[TopicPartition, int]] = {}
         # Group → partition → the largest offset whose commit was acknowledged.
         self._committed_offsets: dict[str, dict[TopicPartition, int]] = {}
         # (group, generation, partition) → member
         self._owners: dict[tuple[str, int, TopicPartition], str] = {}
-        # (group, partition) → the newest generation in which it has an owner, and that one
+        # (group, partition) → the newest generation in which the partition has an owner, and that owner
         self._newest_owners: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
-        # (reader, partition, isolation level) → the largest end of the partition that the reader was told
+        # (reader, partition, isolation level) → the largest end offset that ListOffsets returned to the reader
         self._latest_offsets: dict[tuple[str, TopicPartition, int], int] = {}
-        # What a copier wrote → where it had read that
+        # Value of a copy → where its copier read the original
         self.copies: dict[bytes, tuple[TopicPartition, int]] = {}
         self.acknowledged = 0
 
     def __repr__(self) -> str:
         return f"<History: {len(self.writes)} writes, {self.acknowledged} acknowledged>"
 
-    # What clients report.
+    # Calls of clients.
 
     def begin_write(
         self, value: bytes, partition: TopicPartition, producer: str, transaction: Transaction | None = None
@@ -113,7 +114,8 @@ class History:
         return transaction
 
     def acknowledge(self, write: Write, offset: int) -> None:
-        """`offset` is -1 where the broker remembers the batch but not its place."""
+        """Note that a write was acknowledged; `offset` is -1 if the broker knows the batch as a duplicate without its
+        offset."""
         self.acknowledged += 1
         write.outcome, write.offset = Outcome.OK, offset
         if offset >= 0:
@@ -151,21 +153,22 @@ class History:
             raise Violation(f"inconsistent offsets: {partition}@{offset} was {other!r}, and {witness} sees {value!r}")
 
     def latest_floor(self, reader: str, partition: TopicPartition, isolation: int) -> int:
-        """The lowest end of the partition that this reader may be told from now on: the end never goes back (KIP-207).
+        """Return the lowest end offset that ListOffsets may return to this reader from now on: it never goes back
+        (KIP-207).
 
-        That holds for one reader, who asks with the highest leader epoch that it knows (KIP-320). A leader that was
-        deposed and does not hear of it goes on answering readers that do not know of the new one either.
+        That holds for one reader, which sends the highest leader epoch that it knows (KIP-320). A deposed leader that
+        does not know of the new epoch goes on answering readers that do not know of it either.
         """
         return self._latest_offsets.get((reader, partition, isolation), 0)
 
     def latest_floor_of_all(self, partition: TopicPartition, isolation: int) -> int:
-        """The lowest end that any reader may be told once every broker knows who leads."""
+        """Return the lowest end offset that any reader may get once every broker knows the leader."""
         told = [end for (_, *where), end in self._latest_offsets.items() if where == [partition, isolation]]
         return max(told, default=0)
 
     def see_latest(self, reader: str, partition: TopicPartition, isolation: int, offset: int, asked_floor: int) -> None:
-        """ListOffsets tells where the partition ends. `asked_floor` is the floor when the question was asked: answers
-        may overtake each other."""
+        """Note an end offset that ListOffsets returned, and check it against `asked_floor`, the floor when the request
+        was sent: responses may overtake each other."""
         if offset < asked_floor:
             raise Violation(
                 f"{reader} is told that {partition} ends at {offset}, and before it was told {asked_floor} "
@@ -186,13 +189,14 @@ class History:
                 self._newest_owners[group, partition] = (generation, member)
 
     def newest_owner(self, group: str, partition: TopicPartition) -> tuple[int, str]:
-        """The newest generation in which a member owned the partition, and that member. There must have been one."""
+        """Return the newest generation in which a member owned the partition, and that member; there must be one."""
         return self._newest_owners[group, partition]
 
     def check_owner(
         self, group: str, generation: int, partition: TopicPartition, member: str, newest: tuple[int, str]
     ) -> None:
-        """A commit was accepted; `newest` is the `newest_owner` of when it was sent."""
+        """Check a commit that was accepted: `newest`, the `newest_owner` when it was sent, must not be another member
+        of a later generation."""
         if newest[0] > generation and newest[1] != member:
             raise Violation(
                 f"{member} commits for {partition} in generation {generation} of {group}, "
@@ -204,7 +208,8 @@ class History:
         offsets[partition] = max(offset, offsets.get(partition, 0))
 
     def committed_floor(self, group: str, partition: TopicPartition) -> int:
-        """The lowest offset that OffsetFetch may return from now on: members commit in the order in which they read."""
+        """Return the lowest offset that OffsetFetch may return from now on: members commit in the order in which they
+        read."""
         return self._committed_offsets.get(group, {}).get(partition, 0)
 
     # At the end, when everything has been read.
@@ -212,19 +217,21 @@ class History:
     def check_complete(
         self, uncommitted: dict[TopicPartition, dict[int, bytes]], committed: dict[TopicPartition, dict[int, bytes]]
     ) -> None:
-        """`uncommitted` and `committed` are what a reader of each kind finds after everything has healed."""
+        """Check what readers of each isolation level have found after everything has healed: nothing acknowledged is
+        missing, nothing is there twice or out of order, and transactions are visible as a whole."""
         present = {value for records in uncommitted.values() for value in records.values()}
         visible = {value for records in committed.values() for value in records.values()}
         superseded = self._superseded(committed)
         self._check_writes(present | superseded | self._aborted_and_compacted(), visible | superseded)
         self._check_transactions(visible, superseded)
-        # A read_uncommitted consumer sees what is aborted later and then compacted away.
+        # A read_uncommitted consumer may have seen records that were aborted later and then removed by compaction.
         self._check_what_was_seen(uncommitted, self.seen, "was read", superseded | self._aborted_and_compacted())
         self._check_what_was_seen(committed, self.seen_committed, "was read as committed", superseded)
         self._check_order(uncommitted)
 
     def _superseded(self, committed: dict[TopicPartition, dict[int, bytes]]) -> set[bytes]:
-        """What compaction may have taken, of writes whose place is known and that were not aborted."""
+        """Return the values that compaction may have removed, of writes that were not aborted and whose offset is
+        known."""
         last: dict[tuple[TopicPartition, bytes], int] = {}
         for partition, records in committed.items():
             for offset, value in records.items():
@@ -235,10 +242,10 @@ class History:
             for write in self.writes.values():
                 is_aborted = write.transaction is not None and write.transaction.outcome is Outcome.FAILED
                 if write.is_tombstone and write.key is not None and not is_aborted:
-                    # A tombstone that was neither seen nor acknowledged with its offset may be anywhere.
+                    # A tombstone that was neither seen nor acknowledged with an offset may be at any offset.
                     offset = self._places.get(write.value, (write.partition, _ANYWHERE))[1]
                     place = (write.partition, write.key)
-                    # It may itself be gone.
+                    # The tombstone itself may have been removed.
                     last[place] = max(offset + 1, last.get(place, -1))
         return {
             write.value
@@ -261,8 +268,8 @@ class History:
     def check_copies(
         self, committed: dict[TopicPartition, dict[int, bytes]], offsets: dict[TopicPartition, int]
     ) -> None:
-        """`offsets` are how far the copiers have committed to have read each source: up to there, every committed
-        record has one visible copy, and behind it none has any."""
+        """Check that every committed record of a source below its committed offset in `offsets` has one visible copy,
+        and no record from that offset on has any."""
         copied: dict[TopicPartition, dict[int, bytes]] = {source: {} for source in offsets}
         for records in committed.values():
             for value in records.values():
@@ -275,7 +282,7 @@ class History:
             due = {offset for offset in committed.get(source, {}) if offset < end}
             missing, early = due - copied[source].keys(), copied[source].keys() - due
             if source.topic in self._compacted:
-                # What was copied may be gone since.
+                # The original of a copy may have been removed by compaction since.
                 early = {offset for offset in early if offset >= end}
             if missing:
                 raise Violation(f"the offset {end} of {source} is committed, and {min(missing)} was not copied")
@@ -298,7 +305,8 @@ class History:
             shown = [write for write in transaction.writes if write.value in visible]
             if shown and transaction.outcome is Outcome.FAILED:
                 raise Violation(f"aborted read: {transaction.name} was aborted, and {shown[0].value!r} is visible")
-            # What was never acknowledged may be missing from any transaction: its producer did not wait for it.
+            # A record that was never acknowledged may be missing from any transaction: its producer did not wait for
+            # it.
             due = [write for write in transaction.writes if write.outcome is Outcome.OK]
             hidden = [write for write in due if write.value not in visible and write.value not in superseded]
             if hidden and (transaction.outcome is Outcome.OK or shown):
@@ -323,7 +331,7 @@ class History:
                     )
 
     def _check_order(self, final: dict[TopicPartition, dict[int, bytes]]) -> None:
-        """Assert that the records of one producer are in a partition in the order in which they were written."""
+        """Check that the records of one producer are in a partition in the order in which they were written."""
         rank = {value: number for number, value in enumerate(self.writes)}
         for partition, records in final.items():
             last: dict[str, bytes] = {}

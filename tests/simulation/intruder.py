@@ -1,9 +1,9 @@
-"""A client that may do nothing and tries everything: as a user without rights, with a wrong password, and without any
+"""A client without rights that sends harmful requests: as a user without ACLs, with a wrong password, and without any
 login, on the listeners of clients, brokers and controllers.
 
-Each attack would do harm if it were carried out: a record that no client has written, an end that a replica never
-reached, fewer replicas in sync, a topic or rights of its own, a password for the administrator. So a request that is
-carried out is a Violation on the spot, and what it did is one for the other checkers.
+Each request would do harm if it were executed: append a record that no client has written, report a log end that a
+replica never reached, remove replicas from the ISR, create a topic or ACLs, set a password for the administrator. A
+request that is executed is a Violation at once, and its effects are Violations for the other checkers.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pessoa.wire.schema import Message
 
 _TIMEOUT_MS = 1_000
-# A refusal that says nothing about rights: no controller was there to ask.
+# Errors that say nothing about rights: the controller could not be reached.
 _EXCUSED = frozenset((ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT))
 
 
@@ -67,9 +67,9 @@ class Intruder(Client):
     broker_hosts: Sequence[str] = ()
     controller_hosts: Sequence[str] = ()
     cluster_id = ""
-    # None where there is none.
+    # The share group, or None if the plan has none.
     share_group: str | None = None
-    # Of the topic, once it is there.
+    # Returns the topic id, or None before the topic exists.
     topic_id: Callable[[], Uuid | None] = staticmethod(lambda: None)
 
     async def run(self) -> None:
@@ -79,10 +79,10 @@ class Intruder(Client):
             await self.rng.choice((self._as_user, self._as_user, self._as_stranger, self._with_wrong_password))(number)
             await self.rest(1.0)
 
-    # The ways in.
+    # Ways to connect.
 
     async def _as_user(self, number: int) -> None:
-        """Logged in, and without rights."""
+        """Send a request as a user that is logged in and has no ACLs."""
         attack = self.rng.choice((self._attack_as_client, self._attack_brokers, self._attack_controllers))
         port, request, version = attack(number)
         response = await self._try(port, request, version, self._log_in)
@@ -93,7 +93,7 @@ class Intruder(Client):
             raise Violation(f"the intruder asks for {request!r}, and gets {response!r}")
 
     async def _as_stranger(self, number: int) -> None:
-        """Not logged in: nothing is answered."""
+        """Send a request without a login; no response may come."""
         attack = self.rng.choice((self._attack_as_client, self._attack_brokers, self._attack_controllers))
         port, request, version = attack(number)
         response = await self._try(port, request, version, None)
@@ -130,7 +130,7 @@ class Intruder(Client):
             raise ChannelFailed(f"{peer}: {problem}") from problem
 
     async def _log_in_wrongly(self, peer: str, ask: Ask) -> int:
-        """As the administrator, or as a user that there is not."""
+        """Try to log in with a wrong password, as the administrator or as an unknown user."""
         user = self.rng.choice(("admin", "node", "nobody"))
         try:
             await log_in(Credentials(MECHANISM, user, password_of(INTRUDER, 0)), ask, self.rng.randbytes)
@@ -138,7 +138,7 @@ class Intruder(Client):
             raise ChannelFailed(f"{peer}: {problem}") from problem
         raise Violation(f"the intruder has logged in as {user}")
 
-    # What it asks for: a port, a request and its version.
+    # The attacks: port, request and version.
 
     def _attack_as_client(self, number: int) -> tuple[int, Message, int]:
         requests: list[tuple[Message, int]] = [
@@ -161,7 +161,7 @@ class Intruder(Client):
         ]
         topic_id = self.topic_id()
         if self.share_group is not None and topic_id is not None:
-            requests.append((self._take_for_done(self.share_group, topic_id), 1))
+            requests.append((self._write_share_state(self.share_group, topic_id), 1))
         return NODE_PORT, *self.rng.choice(requests)
 
     def _attack_controllers(self, number: int) -> tuple[int, Message, int]:
@@ -186,7 +186,8 @@ class Intruder(Client):
         )
 
     def _fetch(self, replica_id: int) -> FetchRequest:
-        """As a replica: it says that it has everything, so that the leader takes what it has for committed."""
+        """Return a fetch of a replica from a large offset, after which the leader would take all its records for
+        committed."""
         partition = self.rng.choice(self.partitions)
         wanted = FetchPartition(
             partition=partition.number,
@@ -258,8 +259,8 @@ class Intruder(Client):
             forgotten_topics_data=[],
         )
 
-    def _take_for_done(self, group_id: str, topic_id: Uuid) -> WriteShareGroupStateRequest:
-        """As the leader of a share partition: the group has read everything."""
+    def _write_share_state(self, group_id: str, topic_id: Uuid) -> WriteShareGroupStateRequest:
+        """Return a write of share state as by a share-partition leader: the group has read everything."""
         partition = StatePartition(
             partition=self.rng.choice(self.partitions).number,
             state_epoch=1_000,

@@ -1,14 +1,13 @@
-"""How simulated clients log in to a secured cluster, and what must hold of it.
+"""How simulated clients log in to a secured cluster, and the checks of logins.
 
-`Access` is what a client of such a cluster has: it sends requests with a login, and has every response checked against
-what its user may do (`rights`). A request that was refused is, for the client, one that got no response; it is tried
-again until it is allowed.
+`Access` sends the requests of a client of such a cluster after a login, and checks every response against the ACLs of
+its user (`rights`). The client treats a refused request as one without a response, and retries it until it is allowed.
 
-    ScramLogin   with the user's password, of which others may just be making another: it tries what it knows
-    TokenLogin   with a delegation token that it asks for itself, one after another; they live for a few seconds
+    ScramLogin   with the user's password, which may be changed at any time: it tries the passwords that were ever set
+    TokenLogin   with delegation tokens that it creates itself, one after another; they are valid for a few seconds
 
-A session that has an end (KIP-368) is renewed by the channel. A login that is `lazy` keeps that from it, so that the
-session ends in the middle of what the client does; a response to a request that was sent after the end is a Violation.
+The channel renews a session that expires (KIP-368). A `lazy` login hides the lifetime from the channel, so that the
+session expires while the client works; a response to a request that was sent after the expiry is a Violation.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 _NONCE_BYTES = 12
 _FOR_TOKENS = ",tokenauth=true"
 _TOKEN_REQUEST_MS = 700
-# Clocks of nodes differ by less, where none of them jumps.
+# The clocks of two nodes differ by less than this, if none of them jumps.
 _CLOCKS_DIFFER_MS = 1_000
 # Nodes count milliseconds.
 _CLOCK_TICK_S = 0.001
@@ -78,7 +77,7 @@ _NO_SESSION = _Session(0, float("inf"))
 
 
 class ScramLogin:
-    """The hook of a client's channels."""
+    """The login hook of a client's channels, with SCRAM."""
 
     def __init__(self, user: str, rights: Rights, loop: SimulatedLoop, rng: Random, *, is_lazy: bool = False) -> None:
         self.user = user
@@ -86,7 +85,7 @@ class ScramLogin:
         self._loop = loop
         self._rng = rng
         self._is_lazy = is_lazy
-        # Address → the session there.
+        # Address → the session with that node.
         self._sessions: dict[str, _Session] = {}
         self._count = 0
 
@@ -121,8 +120,8 @@ class ScramLogin:
         return lifetime_ms
 
     def _choose_generation(self) -> int:
-        """Mostly the newest that was asked for, sometimes any: what was replaced may come back, if the request that set
-        it arrives late."""
+        """Return mostly the newest generation of the password, sometimes any: a replaced password may become valid
+        again if the request that set it arrives late."""
         newest = self._rights.generations.get(self.user, 0)
         return newest if newest == 0 or self._rng.random() < 0.8 else self._rng.randint(0, newest)
 
@@ -133,7 +132,7 @@ class ScramLogin:
         return self._sessions.get(peer, _NO_SESSION)
 
     def check_session(self, peer: str, sent_s: float, session: _Session) -> None:
-        """A response has come; `session` is that of when its request was sent."""
+        """Check a response: `session`, in which its request was sent, must not have expired before `sent_s`."""
         if sent_s > session.ends_s + _CLOCK_TICK_S and self.session(peer) == session:
             raise Violation(
                 f"{self.user} was served by {peer} at {sent_s:.3f} s, and its session had ended at "
@@ -148,7 +147,8 @@ class _Token(NamedTuple):
 
 
 class TokenLogin(ScramLogin):
-    """Asks for a token where it has none that is good, in a connection of its own to the same node, and logs in."""
+    """A login with a delegation token. Without a valid token it creates one first, over a connection of its own to the
+    same node."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class TokenLogin(ScramLogin):
         self._open_channel = open_channel
         self._has_jumping_clocks = has_jumping_clocks
         self._token: _Token | None = None
-        # Set by the nemesis: the token is to be given up before its time.
+        # Set by the nemesis: the token is to be expired early.
         self.must_expire = False
 
     async def __call__(self, peer: str, ask: Ask) -> int:
@@ -173,7 +173,7 @@ class TokenLogin(ScramLogin):
             self._is_lazy = not self._is_lazy
         now_ms = EPOCH_MS + int(self._loop.now_s * 1000)
         token = self._token
-        # Sometimes one is tried that has ended.
+        # Sometimes it tries an expired token.
         is_worth_trying = token is not None and (now_ms < token.expires_ms or self._rng.random() < 0.2)
         if token is None or not is_worth_trying or self.must_expire:
             await self._renew(peer)
@@ -216,7 +216,7 @@ class TokenLogin(ScramLogin):
 
 
 class Access:
-    """How a client of a secured cluster sends its requests."""
+    """Sends the requests of a client of a secured cluster and checks the responses."""
 
     def __init__(self, principal: str, login: ScramLogin, rights: Rights, loop: SimulatedLoop) -> None:
         self.principal = principal

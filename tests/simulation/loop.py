@@ -1,17 +1,16 @@
-"""An event loop without an outside: time is a number, and what runs next follows from a seed.
+"""An event loop without real time, sockets or threads: time is a number, and what runs next follows from a seed.
 
     ready ──▶ run one handle ──▶ … nothing ready ──▶ the clock jumps to the earliest timer ──▶ ready
 
 Every handle belongs to the `Process` whose code scheduled it. A process is a value in the context, and asyncio carries
-contexts from handle to handle and from task to task, so no code has to pass it on. That is how a process dies or stops
-in the middle of everything: the loop drops the handles of a dead one, and holds those of a paused one (SIGSTOP) until
-it goes on. No `finally` runs in a dead process: its tasks are kept as they stand until the simulation is over
-(`bury`).
+contexts from handle to handle and from task to task, so no code has to pass it on. So a process can be killed or paused
+at any await: the loop drops the handles of a dead process, and holds those of a paused one (SIGSTOP) until it is
+continued. No `finally` runs in a dead process: its tasks are kept as they are until the simulation is over (`bury`).
 
-Handles run in the order in which they became ready, as in a real loop; that processes overtake each other comes from
-the network and the disk, whose delays are drawn from the seed. Worker threads are calls at a later time.
+Handles run in the order in which they became ready, as in a real loop; processes overtake each other because of the
+delays of network and disk, which are drawn from the seed. Worker threads are calls at a later time.
 
-`fingerprint` sums up what ran when and for whom. Two runs of a seed that end with the same one went the same way.
+`fingerprint` is a hash of which process ran when. Two runs of a seed with the same fingerprint were the same run.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# A list of tasks longer than this is swept of those that are done.
+# Finished tasks are removed from a list that is longer than this.
 _TASKS_TO_SWEEP = 256
 
 
@@ -41,12 +40,12 @@ class State(Enum):
     DEAD = "dead"
 
 
-# Looked up at every step, where an attribute of an enumeration is slow.
+# Used at every step, where looking up an enumeration's attribute would be slow.
 _RUNNING = State.RUNNING
 
 
 class Process:
-    """One run of a program. A node that is started again is a new process."""
+    """A simulated process. A node that is started again is a new process."""
 
     __slots__ = ("_swept_at", "context", "held", "name", "number", "state", "tasks")
 
@@ -84,8 +83,7 @@ def current_process() -> Process | None:
 
 
 class CountedTask(asyncio.Task[T]):
-    """A task whose hash is its number: asyncio keeps tasks in sets, and what comes out first must not depend on where
-    in memory they lie."""
+    """A task whose hash is its number: asyncio keeps tasks in sets, whose order must not depend on memory addresses."""
 
     _number: int
 
@@ -101,8 +99,7 @@ class CountedTask(asyncio.Task[T]):
 
 
 class _Handle(asyncio.TimerHandle):
-    """What asyncio's are, without what debugging needs of them: a run makes and drops more of these than of anything
-    else."""
+    """asyncio's TimerHandle without its support for debugging: a run creates more handles than any other objects."""
 
     __slots__ = ()
 
@@ -119,27 +116,28 @@ class _Handle(asyncio.TimerHandle):
         return f"<_Handle of {self._callback!r}>"
 
     def cancel(self) -> None:
-        """It is passed over when its time comes; what it would have called need not live so long."""
+        """Cancel the handle: the loop skips it at its time; its callback and arguments are released at once."""
         self._cancelled = True
         self._callback = self._args = None
 
 
 class TooManySteps(Exception):
-    """Something goes round in circles without time going on."""
+    """The run has taken more steps than allowed: probably an endless loop in which no time passes."""
 
 
 class SimulatedLoop(asyncio.AbstractEventLoop):
-    """`run_until_complete` as usual. `worker_delay` says how long a call in a worker thread takes."""
+    """The simulated event loop, used with `run_until_complete`. `worker_delay` returns how long a call in a worker
+    thread takes."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
         self.steps = 0
         self.fingerprint = 0
         self.task_count = 0
-        # Exceptions that were not caught, in the words of asyncio's exception handlers.
+        # Uncaught exceptions, as the contexts that asyncio gives to exception handlers.
         self.problems: list[dict[str, Any]] = []
         self.worker_delay: Callable[[], float] = lambda: 0.0
-        # Called after every step of a process, with it.
+        # Called with the process after every step of one.
         self.after_step: Callable[[Process], None] | None = None
         self.trace: Callable[[str], None] | None = None
         self._ready: deque[_Handle] = deque()
@@ -162,7 +160,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return process
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
-        """Run a coroutine as the process's."""
+        """Run a coroutine as a task of the process."""
         return process.context.run(self.create_task, work, name=name)
 
     def kill(self, process: Process) -> None:
@@ -180,7 +178,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             process.held.clear()
 
     def bury(self) -> None:
-        """Close what the dead and the living have left, once nothing can come of it any more."""
+        """Close the coroutines of all processes, dead or alive, when the simulation is over and nothing runs any
+        more."""
         self._is_closed = True
         self._ready.clear()
         self._timers.clear()
@@ -243,12 +242,12 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             raise
         except BaseException as error:  # noqa: BLE001 (as every loop does)
             self.call_exception_handler({"message": f"in {handle!r}", "exception": error})
-        # A process that died in the middle of the step has done nothing that could be looked at.
+        # A process that was killed during the step is not checked.
         if process is not None and self.after_step is not None and process.state is not State.DEAD:
             self.after_step(process)
 
     def _advance(self) -> bool:
-        """Nothing is ready: go to the next moment at which something is, for there has to be one."""
+        """Advance the time to the next timer, as no handle is ready, and return True; raise if there is no timer."""
         timers = self._timers
         while True:
             if not timers:
@@ -264,10 +263,10 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return True
 
     def mix(self, number: int) -> None:
-        """Let something else that happened count in the fingerprint."""
+        """Include a number in the fingerprint."""
         self.fingerprint = hash((self.fingerprint, number))
 
-    # What asyncio asks of a loop.
+    # The interface of asyncio's loops.
 
     def time(self) -> float:
         return self.now_s
@@ -310,7 +309,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        """As a thread would: its waiter may give up, and the work is done all the same."""
+        """Run the call after `worker_delay`, also if its waiter was cancelled by then, as a thread would."""
         future: asyncio.Future[T] = self.create_future()
 
         def work() -> None:
@@ -358,5 +357,5 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
 
 def new_loop() -> SimulatedLoop:
-    """It has no files, sockets, signals or child processes, and so lacks what a loop has for them."""
+    """Return a new loop. It has no files, sockets, signals and child processes, and lacks the methods for them."""
     return SimulatedLoop()  # type: ignore[abstract]

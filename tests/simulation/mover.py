@@ -1,7 +1,7 @@
-"""An operator who moves replicas between the log directories of their brokers while everything goes on (KIP-113).
+"""An operator that moves replicas between the log directories of their brokers while clients work (KIP-113).
 
-The operator does not wait for a move to end: a node may die in the middle of it, and the next request may send the
-replica back. What must hold is what must hold without it.
+The operator does not wait for a move to end: a node may die during a move, and the next request may move the replica
+back. The invariants are those of a cluster without moves.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.simulation.node import BROKER_PORT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# The replica may be elsewhere, and a directory offline.
+# Errors if the replica is not on this broker, or a directory is offline.
 _EXPECTED = TRANSIENT | {ErrorCode.NONE, ErrorCode.LOG_DIR_NOT_FOUND}
 
 

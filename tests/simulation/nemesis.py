@@ -1,10 +1,11 @@
-"""What happens to the cluster while its clients work: faults from the plan, one after another or at once, each healed
-after a while.
+"""The nemesis injects the faults of the plan while clients work, one after another or at once, and heals each after a
+while.
 
-Some restraint is part of the promise. A machine that loses power may lose what it had not synced, which costs nothing
-while another in-sync replica has it and is known to have it: so only one does, and no other machine dies until the
-cluster is whole again, unless all is synced before it is acknowledged. (A process that dies counts like a machine: the
-controller cannot know that its page cache has survived, KIP-966.) And unless the plan is harsh, a majority stays up.
+It respects what Kafka promises. A machine that loses power may lose records that it had not synced; none is lost for
+the cluster while another in-sync replica has them. So only one machine loses power, and no other dies until all
+replicas are in sync again, unless the plan syncs every batch before it is acknowledged. (A process that dies counts
+like a machine: the controller cannot know that its page cache has survived, KIP-966.) Unless the plan is harsh, a
+majority stays up.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
     from tests.simulation.node import Node
 
-# API keys of what may be held back and delivered later: Produce, EndTxn, TxnOffsetCommit, AddPartitionsToTxn.
+# API keys of requests that may be held and delivered later: Produce, EndTxn, TxnOffsetCommit, AddPartitionsToTxn.
 _HELD_APIS = frozenset((0, 24, 26, 28))
 # And of share groups: ShareFetch, ShareAcknowledge, InitializeShareGroupState, WriteShareGroupState.
 _HELD_SHARE_APIS = frozenset((78, 79, 83, 85))
-# What a pass of compaction does to the disk: writes a segment anew, puts it in the place of others, says so.
+# The disk operations of a compaction pass: writing cleaned segments, swapping them in, writing the checkpoint.
 _STEPS_OF_CLEANING: tuple[tuple[KindOrAll, str], ...] = (
     ("change", "*.cleaned"),
     ("rename", "*.cleaned"),
@@ -40,7 +41,7 @@ _STEPS_OF_CLEANING: tuple[tuple[KindOrAll, str], ...] = (
     ("sync_directory", "*-[0-9]"),
     ("change", "*/cleaner-offset-checkpoint*"),
 )
-# And the move of a log to another directory: a copy, two renames.
+# Those of the move of a log to another directory: a copy, two renames.
 _STEPS_OF_MOVING: tuple[tuple[KindOrAll, str], ...] = (
     ("change", "*-future/*"),
     ("rename", "*-future"),
@@ -49,7 +50,7 @@ _STEPS_OF_MOVING: tuple[tuple[KindOrAll, str], ...] = (
     ("sync_directory", "/more"),
     ("change", "*-checkpoint*"),
 )
-# Then the operator, who told the node to stop, loses patience and kills it.
+# A node that has not stopped by then is killed.
 _STOP_WITHIN_S = 10.0
 
 
@@ -59,10 +60,10 @@ class Nemesis:
         self._rng = rng
         self._plan = cluster.plan
         self._hurt: set[int] = set()
-        # A machine has lost what others still have; no other may die until all have everything again.
-        self._is_amnesia_about = False
+        # A machine may have lost unsynced records; no other may die until all replicas are in sync again.
+        self._is_power_loss_unrepaired = False
         self._is_a_voter_isolated = False
-        self._is_rot_about = False
+        self._is_rot_unrepaired = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._faults: dict[str, Callable[[], Awaitable[None]]] = {
             "kill": self._kill,
@@ -73,7 +74,7 @@ class Nemesis:
             "cut": self._cut,
             "one-way": self._cut_one_way,
             "lonely": self._isolate,
-            "estranged": self._estrange,
+            "estranged": self._cut_from_controller,
             "late": self._storm,
             "reset": self._storm,
             "hold": self._storm,
@@ -85,8 +86,8 @@ class Nemesis:
             "rights": self._take_rights_away,
             "password": self._change_password,
             "token": self._expire_token,
-            "cleaning": partial(self._die_in_the_middle, _STEPS_OF_CLEANING),
-            "moving": partial(self._die_in_the_middle, _STEPS_OF_MOVING),
+            "cleaning": partial(self._crash_at_disk_operation, _STEPS_OF_CLEANING),
+            "moving": partial(self._crash_at_disk_operation, _STEPS_OF_MOVING),
         }
 
     async def run(self, seconds: float) -> None:
@@ -94,7 +95,7 @@ class Nemesis:
         loop = self._cluster.loop
         end_s = loop.now_s + seconds
         self._set_weather()
-        # Runs are short: users have more to bear than the rest.
+        # Runs are short, so faults of users are injected more often than others.
         of_users = [fault for fault in plan.faults if fault in SECURITY_FAULTS]
         while plan.faults and loop.now_s < end_s:
             await asyncio.sleep(0.1 + rng.random() * 1.5)
@@ -111,7 +112,7 @@ class Nemesis:
             await asyncio.sleep(remaining_s)
 
     async def heal(self) -> None:
-        """Everything is well again: wires, disks, and every node up."""
+        """Heal network and disks, and start every node that is down."""
         for task in sorted(self._tasks, key=lambda one: one.get_name()):
             task.cancel()
         for task in self._tasks:
@@ -126,7 +127,7 @@ class Nemesis:
             node.slowness_s = 0.002
             node.resume()
             if node.is_hurt or node.is_stopping:
-                # A broker that has seen its disk fail does not trust it again: that takes a new process.
+                # A broker takes a log directory that has failed offline for good, so it needs a new process.
                 node.kill()
                 node.is_hurt = False
             if not node.is_up:
@@ -142,9 +143,9 @@ class Nemesis:
         )
 
     def _victim(self) -> Node | None:
-        """A node that nothing has been done to, if one more may be hurt: of the brokers and of the controllers each
-        less than half, where a majority is to stay."""
-        if self._is_amnesia_about:
+        """Return a node without a fault, or None if no further node may have one: unless the plan is harsh, less than
+        half of the brokers and less than half of the controllers."""
+        if self._is_power_loss_unrepaired:
             return None
         free = [node for node in self._cluster.nodes if node.id not in self._hurt and node.is_up]
         if not self._plan.is_harsh:
@@ -155,10 +156,10 @@ class Nemesis:
         hurt = sum(node.id in self._hurt for node in kind)
         return hurt < (len(kind) if len(kind) < 3 else (len(kind) - 1) // 2)
 
-    # On one node.
+    # Faults of one node.
 
     async def _kill(self) -> None:
-        await self._away(lambda node: node.kill())
+        await self._strike_victim(lambda node: node.kill())
 
     async def _stop(self) -> None:
         node = self._victim()
@@ -168,7 +169,7 @@ class Nemesis:
         await asyncio.wait([node.stop()], timeout=_STOP_WITHIN_S)
         node.kill()
         await asyncio.sleep(self._rng.random() * 2)
-        self._back(node)
+        self._restart(node)
 
     async def _lose_power(self) -> None:
         plan = self._plan
@@ -176,13 +177,13 @@ class Nemesis:
             if plan.is_harsh and self._rng.random() < 0.3:
                 await self._lose_all_power()
             else:
-                await self._away(lambda node: node.lose_power())
-        elif plan.may_lose_power and not self._hurt and not self._is_amnesia_about and self._cluster.is_whole():
+                await self._strike_victim(lambda node: node.lose_power())
+        elif plan.may_lose_power and not self._hurt and not self._is_power_loss_unrepaired and self._cluster.is_whole():
             victim = self._rng.choice(self._cluster.nodes)
-            self._is_amnesia_about = True
+            self._is_power_loss_unrepaired = True
             await self._strike(victim, lambda node: node.lose_power())
             await self._cluster.wait_until_whole()
-            self._is_amnesia_about = False
+            self._is_power_loss_unrepaired = False
 
     async def _lose_all_power(self) -> None:
         struck = [node for node in self._cluster.nodes if node.is_up and not node.is_hurt]
@@ -191,7 +192,7 @@ class Nemesis:
             self._hurt.add(node.id)
         await asyncio.sleep(self._rng.random())
         for node in struck:
-            self._back(node)
+            self._restart(node)
 
     async def _disturb_election(self) -> None:
         """Kill the leader of the quorum, and let the first voter that votes lose power right after its vote."""
@@ -211,10 +212,10 @@ class Nemesis:
             if node.is_up and not node.is_hurt:
                 self._cluster.note(f"nemesis: {node.host} has voted, and loses power")
                 node.lose_power()
-                self._back(node)
-        self._back(leader)
+                self._restart(node)
+        self._restart(leader)
 
-    async def _away(self, strike: Callable[[Node], None]) -> None:
+    async def _strike_victim(self, strike: Callable[[Node], None]) -> None:
         node = self._victim()
         if node is not None:
             await self._strike(node, strike)
@@ -223,11 +224,11 @@ class Nemesis:
         self._hurt.add(node.id)
         self._cluster.note(f"nemesis: {node.host} is struck")
         strike(node)
-        # Sometimes it is back before the controller has missed it.
+        # Sometimes it is back before its session with the controller has expired.
         await asyncio.sleep(self._rng.choice((0.01, 0.5, 2.0, 5.0)) * self._rng.random())
-        self._back(node)
+        self._restart(node)
 
-    def _back(self, node: Node) -> None:
+    def _restart(self, node: Node) -> None:
         self._hurt.discard(node.id)
         if not node.is_up:
             self._cluster.note(f"nemesis: {node.host} is back")
@@ -247,7 +248,7 @@ class Nemesis:
         node = self._rng.choice(self._cluster.nodes)
         node.clock.skew_ms += self._rng.choice((-3_600_000, -5_000, -10, 10, 5_000, 3_600_000))
 
-    # On a disk.
+    # Faults of a disk.
 
     async def _slow_disk(self) -> None:
         node = self._rng.choice(self._cluster.nodes)
@@ -259,24 +260,24 @@ class Nemesis:
         kind = self._rng.choice(("write", "sync", "change"))
         nth = self._rng.randint(1, 8)
         if self._rng.random() < 0.5:
-            await self._spoil(lambda node: node.disk.fail(kind, nth=nth, error=errno.EIO))  # type: ignore[arg-type]
+            await self._fail_disk(lambda node: node.disk.fail(kind, nth=nth, error=errno.EIO))  # type: ignore[arg-type]
         else:
-            await self._spoil(lambda node: node.disk.crash_at(kind, nth=nth))  # type: ignore[arg-type]
+            await self._fail_disk(lambda node: node.disk.crash_at(kind, nth=nth))  # type: ignore[arg-type]
 
     async def _disk_full(self) -> None:
         room = self._rng.randrange(600)
-        await self._spoil(lambda node: node.disk.fill(room))
+        await self._fail_disk(lambda node: node.disk.fill(room))
 
     async def _rot(self) -> None:
-        """One node at a time, and only while the others have everything that it is about to lose."""
+        """Flip a bit on the disk of one node, and only while all other replicas have the records that it may lose."""
         cluster, plan, rng = self._cluster, self._plan, self._rng
         topics: list[str | None] = [None] if plan.voters > 2 else []
         if plan.replication_factor > 1 and not plan.is_compacted:
             topics += cluster.plain_topics
-        if self._is_rot_about or not topics or not cluster.is_whole():
+        if self._is_rot_unrepaired or not topics or not cluster.is_whole():
             return
         topic = rng.choice(topics)
-        self._is_rot_about = True
+        self._is_rot_unrepaired = True
         node = rng.choice(cluster.controllers if topic is None else cluster.brokers)
         if node.id not in self._hurt:
             self._hurt.add(node.id)
@@ -284,19 +285,19 @@ class Nemesis:
             damage = node.rot(rng, topic)
             cluster.note(f"nemesis: {node.host} has rotten: {damage or 'nothing is old enough'}")
             await asyncio.sleep(rng.random())
-            self._back(node)
+            self._restart(node)
             await cluster.wait_until_whole()
-        self._is_rot_about = False
+        self._is_rot_unrepaired = False
 
-    async def _die_in_the_middle(self, steps: Sequence[tuple[KindOrAll, str]]) -> None:
-        """A process dies at one of these steps, and sometimes its machine loses power with it."""
+    async def _crash_at_disk_operation(self, steps: Sequence[tuple[KindOrAll, str]]) -> None:
+        """Kill a process at one of these disk operations; sometimes its machine loses power as well."""
         cluster, plan, rng = self._cluster, self._plan, self._rng
         node = self._victim()
         if node is None or not node.is_broker:
             return
         is_well = not self._hurt and cluster.is_whole()
         loses_power = rng.random() < 0.5 and (plan.is_synced or (plan.may_lose_power and is_well))
-        self._is_amnesia_about = loses_power and not plan.is_synced
+        self._is_power_loss_unrepaired = loses_power and not plan.is_synced
         self._hurt.add(node.id)
         node.is_hurt = True
         kind, pattern = rng.choice(steps)
@@ -314,12 +315,12 @@ class Nemesis:
             node.disk.crash_process()
         node.is_hurt = False
         await asyncio.sleep(rng.random())
-        self._back(node)
-        if self._is_amnesia_about:
+        self._restart(node)
+        if self._is_power_loss_unrepaired:
             await cluster.wait_until_whole()
-            self._is_amnesia_about = False
+            self._is_power_loss_unrepaired = False
 
-    async def _spoil(self, strike: Callable[[Node], None]) -> None:
+    async def _fail_disk(self, strike: Callable[[Node], None]) -> None:
         node = self._victim()
         if node is None:
             return
@@ -332,12 +333,13 @@ class Nemesis:
         node.disk.crash_process()
         node.is_hurt = False
         await asyncio.sleep(self._rng.random())
-        self._back(node)
+        self._restart(node)
 
-    # On users.
+    # Faults of users.
 
     async def _take_rights_away(self) -> None:
-        """Sometimes a broker hears of it later than the others, and serves on."""
+        """Order the warden to remove an ACL; sometimes one broker is cut off from the controller and learns of it
+        later."""
         cluster, rng = self._cluster, self._rng
         cluster.order("rights")
         leader = cluster.quorum_leader()
@@ -354,10 +356,10 @@ class Nemesis:
     async def _expire_token(self) -> None:
         self._cluster.order("token")
 
-    # On the wires.
+    # Faults of the network.
 
     def _sides(self) -> tuple[list[str], list[str]]:
-        """Two parts of the cluster; clients are on the larger one, or on both."""
+        """Return the hosts of two parts of the cluster; clients are in the larger one, or can reach both."""
         hosts = [node.host for node in self._cluster.nodes]
         self._rng.shuffle(hosts)
         middle = self._rng.randint(1, max(1, len(hosts) // 2))
@@ -372,7 +374,7 @@ class Nemesis:
             for other in rest:
                 self._cluster.fabric.cut(one, other)
                 self._cluster.fabric.cut(other, one)
-        await self._mend()
+        await self._heal_later()
 
     async def _cut_one_way(self) -> None:
         apart, rest = self._sides()
@@ -381,11 +383,11 @@ class Nemesis:
         for one in apart:
             for other in rest:
                 self._cluster.fabric.cut(one, other)
-        await self._mend()
+        await self._heal_later()
 
-    async def _estrange(self) -> None:
-        """A broker does not hear from the controller, and so not of the leaders that follow it; it reaches all others,
-        and clients go on talking to it."""
+    async def _cut_from_controller(self) -> None:
+        """Cut a broker off from the controller, so that it does not learn that it was deposed; it reaches all others,
+        and clients go on sending requests to it."""
         fabric, leader = self._cluster.fabric, self._cluster.quorum_leader()
         topic = self._cluster.plain_topics[0]
         others = [node.host for node in self._cluster.brokers if node is not leader]
@@ -400,7 +402,8 @@ class Nemesis:
         fabric.mend(host, leader.host)
 
     async def _isolate(self) -> None:
-        """Cut off a voter that does not lead. When it comes back, the quorum has not even noticed (KIP-996)."""
+        """Cut off a voter that is not the leader. When it comes back, the epoch of the quorum must not change
+        (KIP-996)."""
         cluster = self._cluster
         leader = cluster.quorum_leader()
         followers = [node for node in cluster.nodes if node.is_controller and node is not leader]
@@ -413,10 +416,10 @@ class Nemesis:
             if node.host != lonely:
                 cluster.fabric.cut(lonely, node.host)
                 cluster.fabric.cut(node.host, lonely)
-        await self._mend()
+        await self._heal_later()
         await asyncio.sleep(2.0)
         self._is_a_voter_isolated = False
-        # Anything else that goes on may be a reason to elect.
+        # With other faults there may be other reasons for an election.
         is_all = self._plan.faults == ("lonely",) and self._plan.voters > 2 and not self._plan.is_dynamic
         if is_all and cluster.watch.quorum_epoch != epoch:
             raise Violation(
@@ -424,12 +427,12 @@ class Nemesis:
                 "and its leader was well"
             )
 
-    async def _mend(self) -> None:
+    async def _heal_later(self) -> None:
         await asyncio.sleep(self._rng.choice((0.5, 3.0, 7.0)) * self._rng.random())
         self._cluster.fabric.heal()
 
     async def _storm(self) -> None:
-        """For a while, connections break, pieces are late, and requests arrive long after they were given up."""
+        """For a while, reset connections, delay bytes, and deliver requests long after their senders gave up."""
         faults, rng = self._plan.faults, self._rng
         weather = self._cluster.fabric.weather
         calm = (weather.reset, weather.late, weather.hold)

@@ -1,21 +1,21 @@
-"""Wires in memory: every host has a network of its own, and all of them hang on one fabric.
+"""The simulated network, in memory: every host has its network door, and one fabric connects all of them.
 
 A connection is two pipes, one for each direction. As TCP does, a pipe keeps its order and loses nothing while the
 connection lives; how long a piece takes is drawn from the seed, so that connections overtake each other. What can
 happen to it:
 
-    delay      every piece takes its time, and now and then a long time
-    cut        a direction between two hosts carries nothing. What was sent waits, as for a retransmission, and arrives
-               after the cut is healed, unless the connection is reset then. New connections time out meanwhile
-    reset      both ends hear that the connection is gone; what was on its way may or may not have arrived
+    delay      every piece takes some time, and sometimes a long time
+    cut        a direction between two hosts carries nothing. Bytes wait, as for a retransmission, and arrive after the
+               cut is healed, unless the connection is reset then. New connections time out meanwhile
+    reset      both ends get a connection reset; bytes that were on their way may or may not have arrived
     hold       a request is kept for long, while its connection is reset and its sender tries again elsewhere; then it
-               arrives all the same, on a connection of its own. It is how an old Produce meets a new transaction. Or
-               it arrives in time, and later once more
+               arrives after all, on a connection of its own. So an old Produce can arrive in a new transaction. Or it
+               arrives in time, and later once more
 
-A process that is killed has its connections reset by the kernel. A machine that loses power says nothing; its peers
-find out by the silence, or when it is back and does not know them.
+When a process is killed, the kernel resets its connections. A machine that loses power sends nothing; its peers notice
+by a timeout, or by a reset when it is back.
 
-`is_cut` names directions, so a partition may be one-way: A hears B, and B does not hear A.
+`is_cut` has directions, so a network partition may be one-way: bytes from B reach A, and bytes from A do not reach B.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _FIRST_FREE_PORT = 30_000
-# Unsent bytes at which a protocol is asked to stop writing, and to go on: asyncio's.
+# Unsent bytes at which a protocol is told to pause and to resume writing: asyncio's limits.
 _HIGH_WATER_BYTES = 64 * 1024
 _LOW_WATER_BYTES = 16 * 1024
-# After this a connection attempt is given up, as the system does after some retries.
+# A connection attempt fails after this time, as in a real system after some retries.
 _CONNECT_TIMEOUT_S = 5.0
-# A frame that can be held has at least its size and the prefix of a request.
+# A frame that can be held has at least its size and the beginning of a request header.
 _PREFIX_BYTES = 12
 
 
@@ -51,12 +51,12 @@ class Weather:
     """The faults of the simulated network. Probabilities are per piece of bytes."""
 
     latency_s: float = 0.0005
-    # A piece is late with this probability, by up to so much.
+    # A piece is late with this probability, by up to so many seconds.
     late: float = 0.0
     late_s: float = 0.0
     reset: float = 0.0
     split: float = 0.0
-    # For requests with one of these API keys, from hosts that are no brokers.
+    # Probability that a request with one of these API keys, from a host that is no broker, is held.
     hold: float = 0.0
     hold_s: float = 0.0
     held_apis: frozenset[int] = frozenset()
@@ -69,7 +69,7 @@ class Fabric:
         self.weather = Weather()
         self.listening: dict[tuple[str, int], _Socket] = {}
         self.is_cut: set[tuple[str, str]] = set()
-        # Hosts without power: nothing answers there, not even a refusal.
+        # Hosts without power: connection attempts time out, and are not even refused.
         self.dark: set[str] = set()
         self.delivered_bytes = 0
         self._connections: dict[int, tuple[WireTransport, WireTransport]] = {}
@@ -86,24 +86,24 @@ class Fabric:
             delay += rng.random() * weather.late_s
         return delay
 
-    # What happens to it.
+    # Faults.
 
     def cut(self, source: str, target: str) -> None:
         self.is_cut.add((source, target))
 
     def mend(self, source: str, target: str) -> None:
-        """This direction carries again."""
+        """Heal the cut of this direction."""
         if (source, target) in self.is_cut:
             self.is_cut.discard((source, target))
             self._deliver({(source, target)})
 
     def heal(self) -> None:
-        """Every direction carries again."""
+        """Heal the cuts of all directions."""
         cut, self.is_cut = self.is_cut, set()
         self._deliver(cut)
 
     def _deliver(self, cut: set[tuple[str, str]]) -> None:
-        """Deliver waiting bytes, or drop them if their connection is lost."""
+        """Deliver the bytes that waited for these cuts to heal, or drop them if their connection is reset."""
         for ends in list(self._connections.values()):
             if any((one.host, one.peer_host) in cut and one.is_stuck for one in ends):
                 if self.rng.random() < 0.5:
@@ -125,7 +125,7 @@ class Fabric:
                     one.die(is_silent=is_power_loss)
 
     def power_on(self, host: str) -> None:
-        """Back again, and without memory of any connection."""
+        """Restore the power of a host, which resets its old connections."""
         self.dark.discard(host)
         for ends in list(self._connections.values()):
             if any(one.host == host and one.process.is_dead for one in ends):
@@ -133,7 +133,7 @@ class Fabric:
 
     def reset(self, *ends: WireTransport) -> None:
         for one in ends:
-            one.hear_reset(self.latency_s())
+            one.receive_reset(self.latency_s())
 
     # Connecting.
 
@@ -145,7 +145,7 @@ class Fabric:
         return (source, target) not in self.is_cut and target not in self.dark
 
     def join(self, caller: _Caller, socket: _Socket) -> WireTransport:
-        """Make a connection; the listening side is called in its own process."""
+        """Return the connecting end of a new connection; the listening side is called in its own process."""
         self._made += 1
         number = self._made
         near = WireTransport(self, number, caller.process, caller.host, socket.host, caller.free_port, socket.port)
@@ -187,7 +187,7 @@ class _Socket:
 
 
 class HostNetwork:
-    """The door for the network, as one process on one host has it."""
+    """The network door of one process on one host."""
 
     def __init__(self, fabric: Fabric, host: str, process: Process) -> None:
         self._fabric = fabric
@@ -227,7 +227,7 @@ class HostNetwork:
         return socket
 
 
-# What goes through a pipe beside bytes.
+# Marks the end of the stream in a pipe.
 _END = b""
 
 
@@ -244,26 +244,26 @@ class WireTransport(asyncio.Transport):
         self.host = host
         self.peer_host = peer_host
         self.port = port
-        # Nothing is heard or said any more.
+        # Nothing is received or sent any more.
         self.is_over = False
         self._fabric = fabric
         self._number = number
         self._protocol: Any = None
         self._is_buffered = False
         self._is_closing = False
-        # Lost, and the ends have not heard of it.
+        # Reset, and the protocols have not been told yet.
         self._is_broken = False
         self._is_reading = True
-        # Arrived, and not read by the process.
+        # Arrived, and not yet read by the process.
         self._arrived: deque[bytes] = deque()
-        # Sent into a cut.
+        # Waiting for a cut to heal.
         self._stuck: deque[bytes] = deque()
         self._in_flight_bytes = 0
         self._is_writer_paused = False
         self._last_due_s = 0.0
 
     def can_write_eof(self) -> bool:
-        # There is no kernel here that would reset a connection for what is unread.
+        # Unlike a kernel, this resets no connection because of unread bytes.
         return False
 
     def __repr__(self) -> str:
@@ -314,7 +314,7 @@ class WireTransport(asyncio.Transport):
         if not self.is_over:
             self._is_closing = True
             if not self.process.is_dead and self._fabric.carries(self.host, self.peer_host):
-                self.peer.hear_reset(self._fabric.latency_s())
+                self.peer.receive_reset(self._fabric.latency_s())
             self._fabric.loop.call_soon(self._lose, None, context=self.process.context)
 
     def is_closing(self) -> bool:
@@ -343,7 +343,7 @@ class WireTransport(asyncio.Transport):
         return self._in_flight_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Ignored: the limits are always asyncio's."""
+        """Do nothing: the limits are always asyncio's defaults."""
 
     # The pipe to the other end.
 
@@ -360,21 +360,21 @@ class WireTransport(asyncio.Transport):
         if due_s < self._last_due_s:
             due_s = self._last_due_s
         self._last_due_s = due_s
-        fabric.loop.call_at(due_s, self.peer.hear, piece, context=self.peer.process.context)
+        fabric.loop.call_at(due_s, self.peer.receive, piece, context=self.peer.process.context)
 
     def send_stuck(self) -> None:
         stuck, self._stuck = self._stuck, deque()
         for piece in stuck:
             self._send(piece)
 
-    def hear(self, piece: bytes) -> None:
+    def receive(self, piece: bytes) -> None:
         if self.is_over:
             return
         self._arrived.append(piece)
         if self._protocol is not None:
             self._read_arrived()
 
-    def hear_reset(self, delay_s: float) -> None:
+    def receive_reset(self, delay_s: float) -> None:
         if not self.is_over and not self.process.is_dead:
             error = ConnectionResetError(errno.ECONNRESET, "the connection was reset")
             self._fabric.loop.call_later(delay_s, self._lose, error, context=self.process.context)
@@ -420,7 +420,7 @@ class WireTransport(asyncio.Transport):
         power."""
         self.is_over = self._is_closing = True
         if not is_silent and self._fabric.carries(self.host, self.peer_host):
-            self.peer.hear_reset(self._fabric.latency_s())
+            self.peer.receive_reset(self._fabric.latency_s())
         self._fabric.forget(self._number)
 
     def _lose(self, error: Exception | None) -> None:
@@ -432,11 +432,11 @@ class WireTransport(asyncio.Transport):
             self._protocol.connection_lost(error)
 
     def _break(self) -> None:
-        """Both ends will hear that it is over; what is written until then goes nowhere."""
+        """Reset the connection at both ends; bytes that are written until they notice are lost."""
         self._is_broken = self.peer._is_broken = True
         self._fabric.reset(self, self.peer)
 
-    # Holding a request back.
+    # Holding requests.
 
     def _may_be_held(self, piece: bytes) -> bool:
         return len(piece) > _PREFIX_BYTES and int.from_bytes(piece[4:6], "big") in self._fabric.weather.held_apis
@@ -446,7 +446,7 @@ class WireTransport(asyncio.Transport):
         if fabric.rng.random() < 0.5:
             self._break()
         else:
-            # A router on the way has kept a copy.
+            # The request also arrives now: a router on the way has kept a copy.
             self._send(piece)
         delay_s = fabric.rng.random() * fabric.weather.hold_s
         fabric.loop.call_later(delay_s, self._deliver_late, piece, context=Context())
@@ -461,4 +461,4 @@ class WireTransport(asyncio.Transport):
 
 
 class _Deaf(asyncio.Protocol):
-    """Sends what was held, and listens to no answer."""
+    """The protocol of a connection on which a held request arrives; it ignores the response."""

@@ -1,12 +1,12 @@
 """A node of the simulated cluster: a machine with a disk and a clock, on which a whole broker runs, unmodified.
 
-    start ─▶ running ─▶ kill        the process is gone, what it wrote is there (page cache)
-                     ─▶ lose_power  what was not synced is gone as well, and no peer hears that connections ended
+    start ─▶ running ─▶ kill        the process ends, what it wrote stays (page cache)
+                     ─▶ lose_power  bytes that were not synced are lost as well, and no connection is reset
                      ─▶ pause ─▶ resume    SIGSTOP: time goes on without it
-                     ─▶ stop        in order
+                     ─▶ stop        clean shutdown
 
-The disk outlives the processes, and so does the clock, which is wrong in its own way: `skew_ms` is how far the wall
-clock is off, and it may jump. The monotonic clock never does, and starts anew with the machine.
+Disk and clock outlive the processes. The wall clock is wrong by `skew_ms`, and may jump. The monotonic clock never
+jumps, and starts anew with the machine.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 # The simulation begins on 14 November 2023.
 EPOCH_MS = 1_700_000_000_000
-# Where a batch has its leader epoch.
+# The position of the leader epoch in a batch.
 _EPOCH_POSITION, _EPOCH_END = 12, 16
 BROKER_PORT = 9092
 CONTROLLER_PORT = 9093
 
 
 class NodeClock:
-    """Time on one machine."""
+    """The clock of one machine."""
 
     def __init__(self, loop: SimulatedLoop, skew_ms: int = 0) -> None:
         self._loop = loop
@@ -71,7 +71,7 @@ class NodeClock:
 
 
 class NodeDisk(SimulatedDisk):
-    """A disk that calls back when the process dies on it, at the very call."""
+    """A disk that calls `on_crash` at the operation at which the process is to die."""
 
     def __init__(self, seed: int, now_ms: Callable[[], int]) -> None:
         super().__init__(seed, now_ms=now_ms)
@@ -84,7 +84,7 @@ class NodeDisk(SimulatedDisk):
 
 
 class Node:
-    """One machine. `start` it, and then do things to it."""
+    """A machine on which a broker or controller is started, killed, paused and stopped."""
 
     def __init__(
         self, loop: SimulatedLoop, fabric: Fabric, node_id: int, settings: Mapping[str, str], seed: int, cluster_id: str
@@ -99,22 +99,22 @@ class Node:
             self.disk.make_directory(directory)
         self.broker: Broker | None = None
         self.process: Process | None = None
-        # How long its worker threads take, at most.
+        # The longest time that a call in a worker thread takes.
         self.slowness_s = 0.002
-        # Told of what a broker should not have done.
+        # Called with an error that a broker should not have.
         self.on_bug: Callable[[BaseException], None] = lambda _: None
-        # Set when the disk has been made to fail, so that giving up is what the broker should do.
+        # Set when the disk was made to fail, so that the broker is right to end.
         self.is_hurt = False
-        # Has been told to stop in order, and has not ended.
+        # Set from the request to shut down until the process has ended.
         self.is_stopping = False
         self.incarnations = 0
-        # Whether its disk has ever changed anything by itself.
+        # Whether a bit has ever flipped on its disk.
         self.has_rotten = False
-        # Logs that a pass of compaction has come to the end of, until `watch` has looked at them.
+        # Logs that a compaction pass has cleaned, until `watch` has checked them.
         self.cleaned: list[str] = []
-        # What a cluster begins with that this node formats.
+        # The first metadata records of a cluster that this node formats.
         self.first_records: Sequence[Message] = ()
-        # Told of every process that is started.
+        # Called with every process that is started.
         self.on_start: Callable[[Process], None] = lambda _: None
         self._loop = loop
         self._fabric = fabric
@@ -128,7 +128,7 @@ class Node:
 
     @property
     def broker_epoch(self) -> int:
-        """The broker epoch of the running process, as the controller gave it; -1 before."""
+        """Return the broker epoch of the running process, or -1 before its registration."""
         role = self.broker.find(BrokerRole) if self.broker is not None else None
         return role.registration.broker_epoch if role is not None else -1
 
@@ -142,12 +142,12 @@ class Node:
 
     @property
     def quorum(self) -> RaftQuorum | None:
-        """The quorum of the running process, once it has opened its log."""
+        """Return the quorum of the running process, or None before its log is open."""
         quorum = self.broker.quorum if self.broker is not None else None
         return quorum if quorum is not None and quorum._raft is not None else None
 
     def format(self, voters: VoterSet | None, directory_ids: Sequence[Uuid]) -> None:
-        """As `kafka-storage format` does it: with the first voters, or to join them."""
+        """Format the node as `kafka-storage format` does: with the initial voters, or without, as an observer."""
         format_metadata(
             self.disk,
             self.directories,
@@ -161,8 +161,8 @@ class Node:
         )
 
     def rot(self, rng: Random, topic: str | None) -> str | None:
-        """A bit turns over in a batch of that topic, or of the metadata log, in what was synced long ago: anywhere in
-        its header, or behind it. What has happened, if there is such a batch."""
+        """Flip a bit of a batch of that topic or of the metadata log that was synced long ago, in its header or behind
+        it; return a description, or None if there is no such batch."""
         directory = f"{self.directories[0]}/{METADATA_DIRECTORY}"
         end_offset = DurableOffsetFile(self.disk, directory).offset
         if topic is not None:
@@ -190,7 +190,7 @@ class Node:
         byte = rng.choice((rng.randrange(ATTRIBUTES_POSITION), rng.randrange(batch.size)))
         bit = rng.randrange(8)
         if topic is not None and byte < _EPOCH_END:
-            # Another offset, or an epoch that there may be, could not be told from the right one.
+            # Another valid offset or leader epoch could not be told from the right one.
             byte, bit = _EPOCH_POSITION, 6
         self.disk.flip_bit(path, position + byte, bit)
         self.has_rotten = True
@@ -200,7 +200,7 @@ class Node:
     def is_up(self) -> bool:
         return self.process is not None and not self.process.is_dead
 
-    # What happens to it.
+    # Start, faults and stop.
 
     def start(self) -> asyncio.Task[None]:
         assert not self.is_up, f"{self!r} is up"
@@ -246,7 +246,7 @@ class Node:
         self.disk.crash_process()
 
     def _on_bug(self, error: BaseException) -> None:
-        """A broker may give up on a disk that was made to fail, and on nothing else."""
+        """Report an error that ended the broker, unless its disk was made to fail."""
         if not self.is_hurt or not comes_from_disk(error):
             self.on_bug(error)
 
@@ -269,14 +269,15 @@ class Node:
             self._loop.resume(self.process)
 
     def stop(self) -> asyncio.Task[None]:
-        """Stop in order, once the node has started; done when the process has ended."""
+        """Shut down the broker, once it has started; the returned task ends with the process."""
         assert self._task is not None
         self.is_stopping = True
         self._asked.set()
         return self._task
 
     def _die_at_disk(self) -> None:
-        """In the middle of a call; the disk is told by `kill` or `lose_power` what became of it."""
+        """End the process in the middle of a disk operation; `kill` or `lose_power` then decides what the disk
+        keeps."""
         if self.process is not None:
             self._end(self.process, is_power_loss=False)
 
@@ -296,7 +297,7 @@ def comes_from_disk(error: BaseException | None) -> bool:
 
 
 def node_settings(node_id: int, roles: str, voters: Sequence[int], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a node in a quorum whose voters the configuration names."""
+    """Return the settings of a node in a static quorum (`controller.quorum.voters`)."""
     quorum = ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters)
     return _settings(node_id, roles, settings) | {"controller.quorum.voters": quorum}
 
@@ -304,7 +305,7 @@ def node_settings(node_id: int, roles: str, voters: Sequence[int], settings: Map
 def dynamic_node_settings(
     node_id: int, roles: str, controllers: Sequence[int], settings: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings of a node in a quorum whose voters stand in the log."""
+    """Return the settings of a node in a dynamic quorum, whose voters are in the metadata log."""
     servers = ",".join(f"n{controller}:{CONTROLLER_PORT}" for controller in controllers)
     return _settings(node_id, roles, settings) | {"controller.quorum.bootstrap.servers": servers}
 

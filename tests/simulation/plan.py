@@ -1,6 +1,6 @@
-"""What a seed stands for: the shape of a cluster, its load, and what will happen to it.
+"""The plan of a seed: the shape of a cluster, its load, and its faults.
 
-Every number comes from the seed alone, so a seed can be looked at without running it: `print(Plan.of(17))`.
+Every number follows from the seed, so a plan can be read without running it: `print(Plan.of(17))`.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-# Each is one thing that the nemesis knows how to do; see `nemesis`.
+# The faults that `nemesis` can inject.
 FAULTS = (
     "kill", "power", "election", "pause", "stop", "cut", "one-way", "lonely", "late", "reset", "hold", "clock",
     "slow disk", "disk error", "disk full",
 )  # fmt: skip
-# A cleaner that looks often, takes what there is, and has room for some keys only.
+# A cleaner that runs often, cleans every dirty log, and has an offset map for few keys.
 _CLEANING = {
     "log.cleaner.enable": "true",
     "log.cleaner.backoff.ms": "400",
@@ -24,27 +24,27 @@ _CLEANING = {
 # Longer than any run, even with clocks that jump.
 _FOR_EVER_MS = 24 * 60 * 60 * 1000
 _BRIEFLY_MS = 1_000
-# A snapshot of the metadata every few records, nothing kept that it has, and many pieces to fetch it in.
+# A metadata snapshot every few records, no log kept below it, and many FetchSnapshot requests to fetch it.
 _OFTEN = {
     "metadata.log.max.record.bytes.between.snapshots": "400",
     "metadata.max.retention.bytes": "0",
     "controller.quorum.fetch.snapshot.max.bytes": "200",
 }
-# What is done to a secured cluster besides.
+# Further faults of a secured cluster.
 SECURITY_FAULTS = ("rights", "password", "token")
-# And to one with a share group.
+# Further faults of a cluster with a share group.
 SHARE_FAULTS = ("estranged",)
 # One seed in so many has users, passwords and rights.
 _SECURED = 6
-# And one of so many of the others has a share group.
+# One of so many seeds without users has a share group.
 _SHARED = 6
-# And one of so many of those with users.
+# One of so many seeds with users has a share group.
 _SHARED_SECURED = 4
-# And one of so many without users has a streams group.
+# One of so many seeds without users has a streams group.
 _STREAMING = 10
-# How often a record is delivered to a share group.
+# The delivery limit of the share group.
 DELIVERY_LIMIT = 4
-# One seed in so many is left in peace: what fails there fails without any fault.
+# One seed in so many has no faults: a failure there needs none.
 _PEACEFUL = 12
 
 
@@ -56,9 +56,9 @@ class Plan:
     replication_factor: int
     min_insync_replicas: int
     partitions: int
-    # Every batch is synced before it is acknowledged, so that all machines may lose power at once.
+    # Whether every batch is synced before it is acknowledged, so that all machines may lose power at once.
     is_synced: bool
-    # May more nodes than a minority be away at a time? Then no progress is expected until they are back.
+    # Whether more nodes than a minority may be down at a time; no progress is expected until they are back.
     is_harsh: bool
     faults: tuple[str, ...]
     seconds: float
@@ -68,37 +68,38 @@ class Plan:
     adds_by_producing: bool
     group_members: int
     admin: bool
-    # All transactional producers have one transactional id, and fence each other.
+    # Whether all transactional producers share one transactional id, and fence each other.
     has_zombies: bool
-    # Controllers are nodes of their own, beside the brokers.
+    # Whether controllers are nodes of their own, beside the brokers.
     is_split: bool = False
-    # The voters stand in the log, and an operator changes them.
+    # Whether the voters are in the metadata log, and an operator changes them.
     is_dynamic: bool = False
-    # Of the metadata, so often and kept so short that a node that was away has to fetch one.
+    # Whether metadata snapshots are so frequent, and the log so short, that a node that was down has to fetch one.
     has_snapshots: bool = False
     copiers: int = 0
-    # Each with a transactional id of its own, kept apart by their group (KIP-447); otherwise they fence each other.
+    # Whether copiers have transactional ids of their own and share a group (KIP-447); otherwise they fence each other.
     are_copiers_members: bool = False
-    # The members of the group speak the newer protocol (KIP-848).
+    # Whether the members of the group use the newer protocol (KIP-848).
     has_consumers: bool = False
-    # The topic is compacted, and so are the internal ones, in short segments.
+    # Whether the topic is compacted, and the internal topics as well, with short segments.
     is_compacted: bool = False
-    # Every node has two log directories, and an operator moves replicas between them.
+    # Whether every node has two log directories, and an operator moves replicas between them.
     has_directories: bool = False
-    # Nodes and clients log in, and may do what they are allowed to (`users`).
+    # Whether listeners demand logins, and users need ACLs (`users`).
     is_secured: bool = False
-    # After so long a session has to be renewed (KIP-368); 0: never.
+    # connections.max.reauth.ms: after this time a session has to be renewed (KIP-368); 0: never.
     reauth_ms: int = 0
-    # Members of a share group (KIP-932), beside all others.
+    # Members of a share group (KIP-932).
     share_members: int = 0
-    # The share group sees committed records only.
+    # Whether the share group reads committed records only.
     is_share_committed: bool = False
-    # Members of a streams group (KIP-1071), beside all others.
+    # Members of a streams group (KIP-1071).
     streams_members: int = 0
 
     @classmethod
     def of(cls, seed: int, most_nodes: int = 5, *, may_be_secured: bool = True) -> Plan:
-        """Without `may_be_secured` it is the same plan for a cluster that demands no login."""
+        """Return the plan of a seed. Without `may_be_secured` it is the same plan for a cluster without logins and
+        ACLs."""
         rng = Random(seed)
         nodes = min(rng.choice((1, 2, 3, 3, 3, 3, 3, 4, 5)), most_nodes)
         voters = min(rng.choice((1, 3, 3, 3, 3, 5)), nodes)
@@ -106,16 +107,16 @@ class Plan:
         count = 0 if rng.randrange(_PEACEFUL) == 0 else rng.choice((1, 1, 2, 2, 3, 4))
         faults = tuple(sorted(rng.sample(FAULTS, count)))
         transactional = rng.choice((0, 0, 1, 2))
-        # Chosen apart, so that all that is chosen above stays what it is for every seed.
+        # Drawn from a generator of its own, so that a change here leaves everything above as it is for every seed.
         more = Random(seed ^ 0xADD)
         may_rot = more.random() < 0.12 and nodes > 2
         is_split, is_dynamic = more.random() < 0.12, more.random() < 0.25
         if may_rot and not is_dynamic:
-            # An operator may leave so few voters that none can be spared.
+            # An operator may remove so many voters that no further one may fail.
             faults = tuple(sorted((*faults, "rot")))
         has_snapshots, copiers = more.random() < 0.25, more.choice((0, 0, 0, 0, 0, 0, 1, 2))
         has_consumers, are_copiers_members = more.random() < 0.4, more.random() < 0.5
-        # Apart from both, for the same reason.
+        # From a third generator, for the same reason.
         more = Random(seed ^ 0xC1EA2)
         is_compacted = more.random() < 0.15
         if is_compacted and more.random() < 0.6:
@@ -146,16 +147,17 @@ class Plan:
             is_synced=rng.random() < 0.25,
             is_harsh=rng.random() < 0.3,
             faults=faults,
-            # More nodes and clients, or more work for each, do as much in less time.
+            # A short run with more nodes and clients, or more work for each, does as much as a long one.
             seconds=min(
                 rng.choice((3.0, 5.0, 5.0, 10.0)), 4.0 if is_split or copiers or is_compacted or is_secured else 10.0
             ),
             idempotent_producers=rng.choice((1, 2)) if transactional == 0 else rng.choice((0, 1)),
-            # The snapshot of a broker that stops in order remembers one batch of a producer, as Kafka's does; so only
-            # one can be known again after it. So it is of a log whose batches were compacted.
+            # The producer snapshot of a clean shutdown has one batch of each producer, as Kafka's does, so that only
+            # one batch is known as a duplicate afterwards. The same holds of a log whose batches were compacted.
             in_flight=rng.choice((1, 1 if "stop" in faults or is_compacted else 5)),
             transactional_producers=transactional,
-            # Before KIP-890 a request that was held may end the next transaction, or join it: nothing a broker can do.
+            # Before KIP-890 a held request may end the next transaction, or become part of it; a broker cannot prevent
+            # that.
             adds_by_producing=rng.random() < 0.7 or "hold" in faults,
             group_members=rng.choice((0, 0, 0, 1, 2, 3)),
             admin=rng.random() < 0.3,
@@ -177,28 +179,29 @@ class Plan:
 
     @property
     def may_lose_power(self) -> bool:
-        """Whether what was acknowledged outlives a machine that forgets what it did not sync."""
+        """Return whether acknowledged records survive the power loss of one machine."""
         return self.is_synced or self.min_insync_replicas > 1
 
     @property
     def copier_adds_by_producing(self) -> bool:
-        """Before KIP-890 a late TxnOffsetCommit may come to the next transaction, which no coordinator can notice."""
+        """Return whether TxnOffsetCommit adds the group to the transaction (KIP-890). Before that, a late
+        TxnOffsetCommit may become part of the next transaction, which no coordinator can notice."""
         return self.adds_by_producing or not set(self.faults) <= {"kill", "stop", "power", "clock"}
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """The first of them has the metadata log."""
+        """Return the log directories of a node; the first one has the metadata log."""
         return ("/data", "/more") if self.has_directories else ("/data",)
 
     @property
     def drops_tombstones(self) -> bool:
-        """A follower that is away for longer than tombstones stay misses one, in Kafka as here, and would keep what was
-        deleted. So they go within a run only where there is no other replica."""
+        """Return whether tombstones are removed within a run, which is so only without replication: a follower that is
+        down for longer than they stay would keep deleted keys, in Kafka as here."""
         return self.replication_factor == 1 and not (self.admin and self.nodes > 1)
 
     @property
     def tombstones_stay_s(self) -> float | None:
-        """At least so long; None if that cannot be said, because clocks jump further."""
+        """Return how long a tombstone stays at least, or None if clocks jump further than that."""
         if self.drops_tombstones:
             return None if "clock" in self.faults else _BRIEFLY_MS / 1000
         return _FOR_EVER_MS / 1000
@@ -208,7 +211,7 @@ class Plan:
         return _CLEANING | {"log.cleaner.delete.retention.ms": str(retention_ms)}
 
     def _sharing(self) -> dict[str, str]:
-        """Locks are short, and what the share coordinator stores is written whole and pruned often."""
+        """Return the settings of a share group: short locks, and frequent snapshots and pruning of share state."""
         return {
             "group.share.session.timeout.ms": "2000",
             "group.share.min.session.timeout.ms": "1000",
@@ -239,7 +242,7 @@ class Plan:
         }
 
     def settings(self) -> dict[str, str]:
-        """Timeouts are short, so that a short run sees sessions end and replicas fall behind."""
+        """Return the settings of nodes: short timeouts, so that sessions expire and replicas lag in a short run."""
         replication = str(self.replication_factor)
         return {
             "offsets.topic.num.partitions": "1",
@@ -265,10 +268,10 @@ class Plan:
             "controller.quorum.request.timeout.ms": "1000",
             "log.flush.interval.messages": "1" if self.is_synced else str((1 << 63) - 1),
             "log.cleaner.enable": "false",
-            # Clocks jump here, and a batch must not be refused for its timestamp.
+            # Clocks jump in some runs, and no batch must be refused for its timestamp.
             "log.message.timestamp.after.max.ms": str((1 << 63) - 1),
             "auto.create.topics.enable": "false",
-            # Indexes with something in them, though the logs are short.
+            # Indexes with some entries, although the logs are short.
             "log.index.interval.bytes": "256",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             **(_OFTEN if self.has_snapshots else {}),
@@ -276,6 +279,6 @@ class Plan:
             **(self._sharing() if self.share_members else {}),
             **(self._streaming() if self.streams_members else {}),
             "log.dirs": ",".join(self.directories),
-            # Slow enough that a node may die in the middle.
+            # Slow enough that a node may die during a move.
             "replica.alter.log.dirs.io.max.bytes.per.second": "5000",
         }

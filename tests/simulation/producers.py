@@ -1,12 +1,12 @@
-"""Producers that do not give up: idempotent ones, and transactional ones.
+"""Producers that retry until the end: idempotent ones, and transactional ones.
 
-An idempotent producer numbers its batches per partition and sends up to five at a time. What is not answered is sent
-again with the same numbers, so it is there once in the end. If the first of what is on its way is refused as out of
-order, the broker has forgotten something that it acknowledged.
+An idempotent producer has up to five batches in flight for each partition. A batch without a response is sent again
+with the same sequence numbers, so the log has it once in the end. If the first batch in flight is refused as out of
+order, the broker has lost a batch that it acknowledged.
 
 A transactional producer writes to several partitions and then commits or aborts. From version 2 of transactions on
-(KIP-890) every transaction has an epoch of its own, and a partition joins by being written to; before, the producer
-adds it first. When anything is in doubt it asks for a new epoch, which fences requests that are still on their way.
+(KIP-890) every transaction has an epoch of its own, and Produce adds the partition; before, the producer adds it first.
+After a request with an unknown outcome it asks for a new epoch, which fences requests that are still on their way.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 _PRODUCE_TIMEOUT_MS = 1_000
 _MAX_IN_FLIGHT = 5
-# How many of the records with a key delete it.
+# The share of records with a key that are tombstones.
 _TOMBSTONES = 0.15
-# The last version whose producers add partitions themselves, and the first where producing adds them.
+# The last Produce version whose clients send AddPartitionsToTxn, and the first that adds partitions itself.
 _PRODUCE_V1, _PRODUCE_V2 = 11, 12
 _END_V1, _END_V2 = 4, 5
 _FENCED = frozenset(
@@ -49,7 +49,7 @@ _FENCED = frozenset(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
     )
 )
-# The transaction cannot go on, and the producer can.
+# Errors after which the transaction must be aborted, and the producer can continue.
 _ABORTABLE = frozenset((ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE))
 
 
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
     base_offset: int = -1
 
 
-# No response came: the request may have been carried out.
+# No response came: the request may have been executed.
 SILENCE = Answer(ErrorCode.NETWORK_EXCEPTION)
 
 
@@ -74,14 +74,14 @@ def _record(index: int, write: Write) -> Record:
 
 
 class Producer(Client):
-    """The part that both kinds of producers share."""
+    """What idempotent and transactional producers share."""
 
     producer_id = -1
     producer_epoch = -1
     transactional_id: str | None = None
-    # How many keys its records have; none if they have none.
+    # How many different keys its records have; 0 for records without a key.
     keys = 0
-    # How long it waits after each thing it does, at most.
+    # The longest pause after each step.
     pause_s = 0.8
     _written = 0
 
@@ -122,7 +122,7 @@ class Producer(Client):
         return Answer(ErrorCode.of(one.error_code), one.base_offset)
 
     async def wait_for_producer_id(self, timeout_ms: int) -> None:
-        """A new id, or a new epoch of the one that the transactional id has."""
+        """Get a new producer id, or a new epoch of the transactional id's producer id."""
         request = InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=timeout_ms)
         while True:
             try:
@@ -152,7 +152,7 @@ class Producer(Client):
 
 
 class IdempotentProducer(Producer):
-    """Writes to its partitions until it is stopped, and then until everything is acknowledged."""
+    """Produces to its partitions until it is stopped, and then waits until everything is acknowledged."""
 
     partitions: Sequence[TopicPartition] = ()
     in_flight = 1
@@ -167,7 +167,7 @@ class IdempotentProducer(Producer):
         sequence = 0
         while not self.is_stopping:
             batches = []
-            # A broker that knows nothing of a producer takes any batch as its first, so nothing may overtake that one.
+            # A broker accepts any sequence of a producer that it does not know, so no batch may overtake the first one.
             for _ in range(self.rng.randint(1, self.in_flight) if sequence else 1):
                 writes = [self.new_write(partition) for _ in range(self.rng.randint(1, 3))]
                 batches.append(Batch(writes, sequence))
@@ -185,7 +185,7 @@ class IdempotentProducer(Producer):
                 if answer.error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self._acknowledged(partition, batch, answer.base_offset)
                 elif answer.error in TRANSIENT or (answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and waiting):
-                    # Out of order behind one that was not appended.
+                    # Out of order because an earlier batch was not appended.
                     waiting.append(batch)
                 else:
                     raise Violation(
@@ -219,7 +219,7 @@ class TransactionalProducer(Producer):
     async def run(self) -> None:
         while not self.is_stopping:
             await self.wait_for_producer_id(self.timeout_ms)
-            # Where the next batch to a partition counts from, in this epoch.
+            # Partition → the next sequence number in this epoch.
             self._sequences: dict[TopicPartition, int] = {}
             try:
                 while not self.is_stopping:
@@ -241,10 +241,10 @@ class TransactionalProducer(Producer):
                 for _ in range(self.rng.randint(1, 2)):
                     await self._write(partition, transaction)
                     if self.keys:
-                        # Compaction should come by while nothing is decided.
+                        # A compaction pass should run while the transaction is open.
                         await self.rest(self.pause_s)
         except Doubt:
-            # No commit was asked for and none will be, so it cannot become visible.
+            # No EndTxn with a commit was sent or will be, so the transaction cannot become visible.
             transaction.outcome = Outcome.FAILED
             raise
         await self._end(transaction, commits)
@@ -292,12 +292,12 @@ class TransactionalProducer(Producer):
             await self.refresh([partition.topic])
 
     async def _tolerate(self, error: ErrorCode, what: str) -> None:
-        """Wait where it can be tried again. Everything else ends the transaction."""
+        """Wait after an error that can be retried; raise for any other error, which ends the transaction."""
         self.trace("%s: %s", what, error.name)
         if error in _FENCED or error in _ABORTABLE or self.is_stopping:
             raise Doubt
         if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not self.adds_by_producing:
-            # A batch from before, late on its way, stands in line to be verified (KIP-890); an abort clears it away.
+            # A late batch of an earlier transaction waits for its verification (KIP-890); an abort ends that.
             raise Doubt
         if error not in TRANSIENT:
             raise Violation(f"{self.name} meets {error.name} when {what}")
@@ -313,7 +313,7 @@ class TransactionalProducer(Producer):
             producer_epoch=self.producer_epoch,
             committed=commits,
         )
-        # Whether the commit may have been carried out without our knowing.
+        # Whether the commit may have been executed without a response.
         is_unknown = False
         while True:
             try:
@@ -334,7 +334,7 @@ class TransactionalProducer(Producer):
                 break
             self.trace("%s of %s: %s", "commit" if commits else "abort", transaction.name, error.name)
             if error in TRANSIENT:
-                # A coordinator that could not write it down in time may find it written after all.
+                # The append of a coordinator that answered with a timeout may succeed later.
                 is_unknown = True
                 self._look_elsewhere()
                 await self.back_off()

@@ -1,4 +1,4 @@
-"""An operator who changes the voters of the quorum while everything goes on: takes one away, puts one in (KIP-853)."""
+"""An operator that removes voters of the quorum and adds others while clients work (KIP-853)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 _TIMEOUT_MS = 2_000
 _METADATA = "__cluster_metadata"
-# An attempt from before may have done it, or another voter may lead.
+# Errors if an earlier attempt has succeeded, or another voter leads.
 _EXPECTED = TRANSIENT | {ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND}
 
 
 class Operator(Client):
-    """`controllers` are all that could be voters, with the directories of their metadata logs."""
+    """Changes the voters; `controllers` are all nodes that can be voters, with the directory ids of their metadata
+    logs."""
 
     controllers: Mapping[int, Uuid] = {}
 

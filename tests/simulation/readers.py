@@ -1,8 +1,8 @@
-"""Readers: one that follows partitions from their first offset, at either isolation level, and what it takes to read
-everything at the end.
+"""Readers: a consumer without a group that reads partitions from their first offset, at either isolation level, and the
+read of everything at the end.
 
-A read_committed consumer gets more than it may show: records of aborted transactions come along, with a list of which
-they are. `visible_records` sorts them out, as every client has to (KIP-98).
+A fetch with read_committed returns records of aborted transactions too, with a list of these transactions.
+`visible_records` filters them, as every client has to (KIP-98).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.simulation.history import TopicPartition, Violation
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST = -1
-# The header of a tombstone that says which one it is.
+# The header that identifies a tombstone, which has no value.
 IDENTITY = "id"
 _FETCH_VERSION = 12
 _LIST_OFFSETS_VERSION = 7
@@ -47,7 +47,7 @@ def identity(record: Record) -> bytes:
 
 
 def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[list[Seen], int]:
-    """The records from `start` on that a client would show, and where to go on."""
+    """Return the records from `start` on that a consumer sees, and the offset of its next fetch."""
     if data.records is None:
         return [], start
     aborted = sorted(data.aborted_transactions or (), key=lambda one: one.first_offset)
@@ -60,7 +60,7 @@ def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[li
             open_aborts.add(aborted.pop(0).producer_id)
         position = max(position, batch.last_offset + 1)
         if batch.is_control:
-            # Compaction may have left its header alone.
+            # Compaction may have left only the header of the batch.
             marker = next(control_records(batch), None)
             if marker is not None and marker.type is ControlRecordType.ABORT:
                 open_aborts.discard(batch.producer_id)
@@ -70,7 +70,7 @@ def visible_records(data: PartitionData, start: int, isolation: int) -> tuple[li
 
 
 class Reader(Client):
-    """Reads its partitions from the start until it is stopped."""
+    """A consumer that reads its partitions from the beginning until it is stopped."""
 
     partitions: Sequence[TopicPartition] = ()
     isolation = READ_UNCOMMITTED
@@ -97,7 +97,7 @@ class Reader(Client):
         return following
 
     async def fetch(self, partition: TopicPartition, offset: int) -> PartitionData | None:
-        """None if it has to be tried again."""
+        """Fetch from the leader and return the data of the partition, or None if the fetch must be retried."""
         if self.leader_epoch(partition) < self.read_epochs.get(partition, -1):
             await self.refresh([partition.topic])
             await self.back_off()
@@ -150,7 +150,7 @@ class Reader(Client):
         self.read_epochs[partition] = max(epoch, self.read_epochs.get(partition, -1))
 
     async def latest(self, partition: TopicPartition, *, has_healed: bool = False) -> int | None:
-        """Where the partition ends for this isolation level; None if its leader does not say."""
+        """Return the end offset of the partition for this isolation level, or None without a response of its leader."""
         if has_healed:
             floor = self.history.latest_floor_of_all(partition, self.isolation)
         else:
@@ -185,7 +185,7 @@ class Reader(Client):
         return one.offset
 
     async def read_all(self, partition: TopicPartition) -> dict[int, bytes]:
-        """Everything up to the end that there is now; for a cluster that is well."""
+        """Return all visible values up to the present end of the partition, by offset; the cluster must be healthy."""
         while (end := await self.latest(partition, has_healed=True)) is None:
             await self.refresh([partition.topic])
             await self.back_off()

@@ -1,16 +1,16 @@
-"""What users may do and which passwords are theirs, as the nodes know it; and whether what happened to a request fits.
+"""The ACLs and passwords of users as the nodes know them, and the check that every response agrees with them.
 
-The truth is what stands in the metadata images of the nodes. An entry that was removed is gone *for all* when no node
-that runs has it any more; from then on
+What counts are the metadata images of the nodes. An entry that was removed is gone *for all* when no running node has
+it any more; from then on
 
-    a request that needs it is refused                  wherever it was sent after that moment
+    a request that needs it is refused                  by every node to which it is sent after that moment
     no record of its user is appended                   by any leader, until a client asks to add the entry again
 
-and an entry that all nodes have, from before a request was sent until its response came, is no reason to refuse
-anything. Between the two, while one node lags behind others, either may happen. So it is with passwords.
+and a request whose entries all nodes have, from before it was sent until its response came, must not be refused. While
+one node lags behind others, either may happen. The same holds of passwords.
 
-A request that was allowed may wait in a broker before its records are appended, if they are part of a transaction
-(KIP-890): of those, only what was written after the entry was gone for all may not appear.
+The records of a transaction may be appended some time after their request was authorized (KIP-890): of those, only
+records that were written after the entry was gone for all must not appear.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _OF_TRANSACTIONS = (
 
 
 class Knowledge(NamedTuple):
-    """What the nodes that serve knew at one moment, to be compared with another."""
+    """What the serving nodes knew at one moment, to be compared with another moment."""
 
     images: tuple[object, ...]
 
@@ -93,31 +93,32 @@ class Before(NamedTuple):
     """The rights of a user when a request was sent."""
 
     knowledge: Knowledge
-    # Every node has every entry of the user.
+    # Whether every node has every entry of the user.
     is_complete: bool
-    # Those that no node has.
+    # The entries of the user that no node has.
     gone: tuple[Acl, ...]
 
 
 class Rights:
-    """`entries` are those that the cluster begins with, and ends with."""
+    """The ACL entries and passwords of a run; `entries` are those that the cluster begins and ends with."""
 
     def __init__(self, nodes: Sequence[Node], entries: Sequence[Acl], now_s: Callable[[], float]) -> None:
         self.entries = entries
-        # Entries that are to be gone, from before the request that removes them until that which adds them.
+        # Entries that are being removed, from before the request that removes them until the request that adds them
+        # again.
         self.removed: list[Acl] = []
         self._nodes = nodes
         self._now_s = now_s
-        # When an entry was first seen to be gone for all.
+        # Entry → when it was first seen to be gone for all
         self._gone_since_s: dict[Acl, float] = {}
         self._known: dict[int, tuple[AclsImage, frozenset[Acl]]] = {}
-        # Newest generation of a user's password that was ever asked for.
+        # User → the newest generation of its password that was ever requested
         self.generations: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"<Rights: {len(self.entries)} entries, {len(self.removed)} of them removed>"
 
-    # What nodes know.
+    # The images of nodes.
 
     def _entries_of(self, image: MetadataImage) -> frozenset[Acl]:
         acls = image.acls
@@ -130,11 +131,11 @@ class Rights:
         return (node.broker for node in self._nodes if node.is_up and node.broker is not None)
 
     def _serving(self) -> Iterator[Broker]:
-        """Those that have read the metadata, and not only a part of it."""
+        """Yield the running brokers that have read all of the metadata log."""
         return (broker for broker in self._running() if broker._publisher._is_live)
 
     def is_gone(self, entry: Acl) -> bool:
-        """No node has it. Later it is known since when."""
+        """Return whether no running node has the entry, and note since when that is so."""
         if entry not in self.removed or any(entry in self._entries_of(one.image) for one in self._running()):
             self._gone_since_s.pop(entry, None)
             return False
@@ -145,13 +146,13 @@ class Rights:
         return all(entry in self._entries_of(one.image) for one in self._serving())
 
     def ask_for(self, entry: Acl) -> None:
-        """The entry is about to be added again: from now on it may be anywhere."""
+        """Note that the entry is about to be added again: from now on any node may have it."""
         if entry in self.removed:
             self.removed.remove(entry)
         self._gone_since_s.pop(entry, None)
 
     def look_at_image(self, image: MetadataImage) -> None:
-        """Nothing that the intruder has asked for may ever stand in the metadata."""
+        """Check that the metadata has no ACL of the intruder and no topic that it tried to create."""
         if any(entry.principal == f"User:{INTRUDER}" for entry in self._entries_of(image)):
             raise Violation(f"the intruder has got rights: {sorted(self._entries_of(image))}")
         strange = [topic.name for topic in image.topics.by_id.values() if topic.name.startswith(INTRUDER)]
@@ -170,7 +171,8 @@ class Rights:
         )
 
     def check(self, principal: str, request: Message, before: Before, response: Message) -> bool:
-        """Whether the request was refused; a Violation where it should not have been, or should have been."""
+        """Return whether the request was refused; raise a Violation if that was wrong, or if it should have been
+        refused."""
         codes = error_codes(response)
         is_refused = not codes.isdisjoint(DENIED)
         if not before.knowledge.is_unchanged(Knowledge(tuple(one.image.acls for one in self._serving()))):
@@ -186,7 +188,7 @@ class Rights:
         return is_refused
 
     def check_append(self, history: History, topic: str, value: bytes, *, is_transactional: bool) -> None:
-        """A leader has appended this record."""
+        """Check that the user whose record a leader has appended may write to the topic."""
         write = history.writes.get(value)
         if write is None:
             raise Violation(f"{value!r} was appended to {topic}, and no client with rights has written it")
@@ -224,7 +226,7 @@ def _may_write(entry: Acl, topic: str) -> bool:
 
 
 def needs(request: Message, entry: Acl) -> bool:
-    """Whether the request cannot be carried out without this entry; requests of its user are looked at alone."""
+    """Return whether a request of the entry's user needs this entry."""
     kind, operation = entry.resource_type, entry.operation
     if kind == GROUP and operation == READ:
         return isinstance(request, _OF_GROUPS) and request.group_id == entry.resource_name
@@ -237,7 +239,7 @@ def needs(request: Message, entry: Acl) -> bool:
     if kind == TOPIC and operation == READ:
         if isinstance(request, FetchRequest):
             return entry.resource_name in [one.topic for one in request.topics]
-        # Its session is about the one topic that members of the share group read, whether or not it is named again.
+        # Its share session has the one topic that the group reads, whether or not the request names it again.
         if isinstance(request, ShareFetchRequest):
             return True
         if isinstance(request, ShareAcknowledgeRequest):
@@ -247,12 +249,12 @@ def needs(request: Message, entry: Acl) -> bool:
     return False
 
 
-# Error codes, wherever they are in a response.
+# The error codes at all levels of a response.
 
 
 @cache
 def _fields_with_codes(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields that are codes, or that have structs: name, and whether it is a code."""
+    """Return the names of the fields that are error codes or structs, and for each whether it is an error code."""
     return tuple(
         (field.name, field.struct is None)
         for field in kind.fields

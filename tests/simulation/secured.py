@@ -1,11 +1,11 @@
-"""What a secured cluster has besides: nodes that demand logins, clients that log in, a warden and an intruder.
+"""What a secured cluster has in addition: listeners that demand logins, clients that log in, a warden and an intruder.
 
-The plan says whether a seed has it (`Plan.is_secured`, one in six). Everything else of the seed is as it would be
-without; what a secured cluster draws comes from a seed of its own, so a plan with `is_secured=False` runs as ever.
+The plan says whether a seed has it (`Plan.is_secured`, one in six). What a secured cluster draws comes from a generator
+of its own, so the rest of a plan is the same with and without `is_secured`.
 
-TLS is left to the chaos tests. OpenSSL takes its randomness from elsewhere, so the bytes on the wires would not follow
-from the seed: `network` finds a request to hold back by its first bytes, and the sizes of signatures decide where a
-piece is split. And a handshake takes 1.4 ms, of which a seed would have more than a hundred: a third of its time.
+TLS is tested by the chaos tests. OpenSSL has its own randomness, so the bytes on the network would not follow from the
+seed: `network` recognises a request that it may hold by its first bytes, and the sizes of signatures decide where a
+piece is split. And a handshake takes 1.4 ms; a seed would have more than a hundred, a third of its time.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ class Security:
         return f"<Security: {self.rights!r}, {self.warden!r}>"
 
     def admit(self, client: Client) -> None:
-        """Give a client what it needs to log in."""
+        """Give a client a user and a way to log in."""
         rights, loop = self.rights, client.loop
-        # The last of them has the name of the last copier.
+        # The copier that reads on at the end has the name of the last copier.
         user = SHARER if isinstance(client, ShareMember) else user_of(client.name)
         rng = Random(self._rng.random())
         login: ScramLogin
@@ -91,7 +91,7 @@ class Security:
             reader.partitions, reader.isolation = cluster.partitions, READ_COMMITTED
             staff.append(reader)
         others = [client.name for client in cluster.clients if not isinstance(client, (Warden, Intruder))]
-        # Members of a share group are all one user, and start later.
+        # Members of a share group are one user, and start later.
         warden.clients = [*others, "s0"] if cluster.plan.share_members else others
         return staff
 

@@ -1,7 +1,7 @@
-"""Many seeds, on several processes: each comes back as a `Result`, whether it passed or not.
+"""Many seeds, on several processes: each gives a `Result`, whether it passed or not.
 
-A seed that is not done within its CPU time has failed, and so has one that takes its process with it. The process makes
-room for a new one, and the other seeds go on.
+A seed that exceeds its CPU time has failed, and so has one that ends its process. A new process replaces that one, and
+the other seeds go on.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.simulation.plan import Plan
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-# A worker begins anew after so many, so that what one run leaves behind cannot pile up.
+# A worker process is replaced after so many seeds, so that what runs leave in memory does not accumulate.
 _SEEDS_PER_WORKER = 500
-# A worker that does not even use the CPU is ended when it has been silent for so many times the limit.
+# A worker that does not use the CPU is ended when it has returned no result for so many times the limit.
 _REAL_TIME_FACTOR = 20
-# And this is for its start, which on a busy machine takes seconds.
+# More time for its start, which on a busy machine takes seconds.
 _START_S = 60.0
 
 
@@ -58,7 +58,7 @@ def run_seeds(
     cpu_limit_s: float = CPU_LIMIT_S,
     run_one: Callable[[int], Result] = run_seed,
 ) -> Iterator[Result]:
-    """Results as they come."""
+    """Run the seeds, and yield results in the order in which they come."""
     remaining = deque(seeds)
     at_work: list[_Worker] = []
     idle: list[_Worker] = []
@@ -89,7 +89,7 @@ class _Worker:
 
     def __init__(self, cpu_limit_s: float, run_one: Callable[[int], Result]) -> None:
         self.seed: int | None = None
-        # No seed is to be given to it any more.
+        # Set when it gets no further seed.
         self.is_done = False
         self._patience_s = _START_S + _REAL_TIME_FACTOR * cpu_limit_s
         self._deadline_s = 0.0
@@ -107,7 +107,7 @@ class _Worker:
         self.seed = seed
         self._deadline_s = time.monotonic() + self._patience_s
         with suppress(OSError):
-            # If it is gone, `take_result` finds that out.
+            # If the process has ended, `take_result` notices.
             self.connection.send(seed)
 
     def take_result(self) -> Result | None:
@@ -143,7 +143,7 @@ class _Worker:
 
 
 def _work(connection: Connection, cpu_limit_s: float, run_one: Callable[[int], Result], stack: Path) -> None:
-    # The parent hears it too, and ends this process.
+    # The parent gets the signal too, and ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with closing(connection), stack.open("w") as file, suppress(EOFError):
         write_stack_when_killed(file)

@@ -2,12 +2,12 @@
 
     heartbeat ─▶ which partitions ─▶ a share session with each of their leaders ─▶ fetch, acknowledge, fetch …
 
-What a member gets it accepts, gives back, rejects, keeps for longer, or forgets: then its lock ends. A member lives a
-few seconds, and ends its life in order, by closing its connections, or by falling silent while they stay open. The next
-life has another member id, and begins with nothing.
+A member accepts, releases, rejects or renews the records that it acquires, or ignores them until the acquisition lock
+expires. A member lives a few seconds, and ends by leaving the group, by closing its connections, or by sending nothing
+while they stay open. It then joins with another member id and without any state.
 
-A member sends one request at a time to a broker, as Kafka's clients do. Sometimes it sends one with a session epoch
-that it has used before, which must be refused.
+A member sends one request at a time to a broker, as Kafka's clients do. Sometimes it repeats a session epoch, which
+must be refused.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _SESSION_ERRORS = frozenset(
 _FORGOTTEN = frozenset(
     (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND),
 )
-# What may become of an acknowledgement: the lock has ended, the leader has changed, the state cannot be stored.
+# Allowed errors of an acknowledgement: the lock has expired, the leader has changed, the state cannot be stored.
 _ACKNOWLEDGE_ERRORS = TRANSIENT | {
     ErrorCode.INVALID_RECORD_STATE,
     ErrorCode.INVALID_REQUEST,
     ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 _FETCH_ERRORS = TRANSIENT | {ErrorCode.UNKNOWN_SERVER_ERROR}
-# What is said of a record, and how often of a hundred times; None: nothing.
+# The acknowledgement of a record, and its share in percent; None: no acknowledgement.
 _WEIGHTED: tuple[Sequence[AcknowledgeType | None], Sequence[int]] = (
     (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, AcknowledgeType.RENEW, None),
     (60, 15, 5, 8, 12),
@@ -74,11 +74,11 @@ _WEIGHTED: tuple[Sequence[AcknowledgeType | None], Sequence[int]] = (
 
 
 class Rejoin(Exception):
-    """The group does not know this member any more."""
+    """The coordinator does not know this member any more."""
 
 
 class _Session:
-    """With one broker."""
+    """The share session with one broker."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -91,7 +91,7 @@ class ShareMember(Client):
     topic = ""
     ledger: ShareLedger
     is_committed = False
-    # The last member of all accepts everything, and lives until it is told to stop.
+    # The member that reads on at the end accepts everything, and lives until it is stopped.
     is_last = False
     _topic_id: Uuid = ZERO_UUID
     _lives = 0
@@ -103,7 +103,8 @@ class ShareMember(Client):
             self._member_id, self._member_epoch = f"{self.name}/{self._lives}", _JOIN_EPOCH
             self._assigned: set[TopicPartition] = set()
             self._sessions: dict[Address, _Session] = {}
-            # Brokers that have not answered a request which opens a session: it may come late, and replace the session.
+            # Brokers that have not answered a request that opens a session: it may arrive late, and replace the
+            # session.
             self._late_openings: set[Address] = set()
             try:
                 await self.refresh([self.topic])
@@ -121,7 +122,7 @@ class ShareMember(Client):
                 try:
                     await self._beat()
                 except ChannelFailed:
-                    # It goes on with what it has, for leaders know no members.
+                    # It keeps its partitions, since share-partition leaders do not check membership.
                     self.forget_coordinator(GROUP, SHARE_GROUP)
                 next_heartbeat_s = self.loop.now_s + _HEARTBEAT_S
             leaders = self._leaders_of_assigned()
@@ -132,7 +133,7 @@ class ShareMember(Client):
             try:
                 await self._talk(address, leaders[address])
             except ChannelFailed:
-                # What was acknowledged may have arrived, or not.
+                # The acknowledgements may have arrived or not.
                 self._sessions.pop(address, None)
                 await self.refresh([self.topic])
             if not self.is_last and self.rng.random() < _END_OF_LIFE:
@@ -152,8 +153,7 @@ class ShareMember(Client):
             self._channels.clear()
 
     async def _leave(self) -> None:
-        """Send what is to be acknowledged in the last requests of all sessions, and leave the group, if both can be
-        done at the first attempt."""
+        """Close all sessions with their last acknowledgements, and leave the group; each request is tried once."""
         try:
             for address, session in sorted(self._sessions.items()):
                 if session.epoch:
@@ -196,19 +196,19 @@ class ShareMember(Client):
         by_leader: dict[Address, set[TopicPartition]] = {}
         for partition in self._assigned:
             leader = self._leaders.get(partition)
-            # Without a known leader any broker will do: it says who leads, and the metadata is asked for.
+            # Without a known leader it fetches from any broker, whose error makes it refresh the metadata.
             address = self._brokers.get(leader[0]) if leader is not None else None
             by_leader.setdefault(address or (self._bootstrap[0], 9092), set()).add(partition)
         return by_leader
 
     def _next_leader(self, leaders: Mapping[Address, set[TopicPartition]]) -> Address:
-        """Any of them. The last member prefers those that wait for acknowledgements: it sends one request at a time to
-        all of them, where Kafka's clients send one to each, and locks would end while it waits for another's records.
+        """Return any of the leaders. The member at the end prefers those to which it has to send acknowledgements: it
+        has one request in flight in all, where Kafka's clients have one for each, so that locks could expire meanwhile.
         """
         awaiting = [one for one, session in self._sessions.items() if one in leaders and session.types]
         return self.rng.choice(sorted(awaiting if awaiting and self.is_last else leaders))
 
-    # Its sessions.
+    # Share sessions.
 
     async def _talk(self, address: Address, partitions: set[TopicPartition]) -> None:
         session = self._sessions.setdefault(address, _Session())
@@ -328,15 +328,15 @@ class ShareMember(Client):
             asked,
             [(partition, ErrorCode.of(one.acknowledge_error_code)) for partition, one in found if partition in asked],
         )
-        # The records lie in the connection's buffer, which the next answer overwrites: taking the records of one
-        # partition may ask for metadata.
+        # The records are in the connection's buffer, which the next response overwrites: taking the records of one
+        # partition may fetch metadata.
         for _, one in found:
             one.records = memoryview(bytes(one.records))
         for partition, one in found:
             await self._take_records(session, partition, one)
 
     def _use_epoch(self, session: _Session) -> int:
-        """The epoch of the next request. It counts as used whether the request arrives or not."""
+        """Return the session epoch of the next request, which counts as used whether the request arrives or not."""
         epoch = session.epoch
         if epoch != _LAST_EPOCH:
             session.epoch += 1
@@ -354,7 +354,7 @@ class ShareMember(Client):
     # Acknowledgements.
 
     def _take_types(self, session: _Session, is_meant: object) -> dict[TopicPartition, Types]:
-        """What is to be said now. It is known to the ledger from here on, as it may arrive."""
+        """Return the acknowledgements to send now, and note them in the ledger, since the request may arrive."""
         assert callable(is_meant)
         taken = {}
         for partition, types in session.types.items():
@@ -370,7 +370,7 @@ class ShareMember(Client):
         return taken
 
     def _ranges(self, types: Types) -> list[tuple[int, int, list[int]]]:
-        """Offsets that follow each other as one range, with a type for each, or one for all."""
+        """Return acknowledgement batches of consecutive offsets, with a type for each offset or one for all."""
         ranges = []
         for _, run in groupby(enumerate(sorted(types)), lambda pair: pair[1] - pair[0]):
             offsets = [offset for _, offset in run]
@@ -415,7 +415,7 @@ class ShareMember(Client):
         for batch in batches(bytes(data.records)):
             if not batch.is_valid():
                 raise Violation(f"a batch at {batch.base_offset} was served with a wrong checksum")
-            # Offsets without a record were compacted away, or hold a marker.
+            # Offsets without a record were removed by compaction, or have a marker.
             sent |= dict.fromkeys(range(batch.base_offset, batch.last_offset + 1))
             if not batch.is_control:
                 sent |= {one.offset: identity(one) for one in records(batch)}
@@ -446,7 +446,7 @@ class ShareMember(Client):
             return AcknowledgeType.ACCEPT
         return self.rng.choices(*_WEIGHTED)[0]
 
-    # In the end.
+    # At the end.
 
     async def lags(self) -> dict[TopicPartition, int]:
         """Return the lag of the group as the coordinator reports it; empty if it does not."""

@@ -1,14 +1,14 @@
-"""What share consumers were told, and whether it can be true; and what the share coordinator has stored.
+"""The acknowledgements and deliveries of a share group, the check that they are consistent, and the stored share state.
 
-`ShareLedger` has what members of the share group have asked for and what was answered:
+`ShareLedger` has the acknowledgements that members of the share group have sent, and the responses:
 
-    accepted, rejected, gap: answered with success   the record is done with, for ever
-    the same, unanswered or answered with an error   it may be done with, or not
-    delivered, and nothing of it                     it comes again, up to the limit of deliveries
+    accepted, rejected, gap: answered with success   the record is final, and never delivered again
+    the same, unanswered or answered with an error   it may be final or not
+    delivered, and not acknowledged                  it is delivered again, up to the delivery limit
 
-`StoredShare` is a second and simple implementation of the state that a share coordinator keeps, one entry for every
-offset. It is fed with the records of `__share_group_state` as they become committed, and holds what must hold of them:
-start offset and epochs only grow, and along its deliveries so does every record's (count, state).
+`StoredShare` is a second and simple implementation of the state that a share coordinator keeps, with one entry for
+every offset. It gets the records of `__share_group_state` as they become committed, and checks them: start offset and
+epochs only grow, and so does the (delivery count, state) of every record.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Answered(NamedTuple):
 
 @dataclass(slots=True)
 class _Records:
-    """Of one partition."""
+    """The records of one partition."""
 
-    # What a member was told to be done with.
+    # Offsets whose final acknowledgement was confirmed.
     done: dict[int, Answered] = field(default_factory=dict)
-    # What a member has asked to be done with, whatever the answer.
+    # Offsets for which a final acknowledgement was sent, whatever the response.
     asked: set[int] = field(default_factory=set)
-    # How often members have got each offset.
+    # Offset → how often it was delivered
     deliveries: Counter[int] = field(default_factory=Counter)
 
 
@@ -82,7 +82,7 @@ class ShareLedger:
         self._records[partition].asked.update(offset for offset, kind in types.items() if kind in FINAL)
 
     def answer(self, member: str, partition: TopicPartition, types: Mapping[int, AcknowledgeType]) -> None:
-        """The broker has answered this acknowledgement with success."""
+        """Note that the broker has answered this acknowledgement with success."""
         for offset, kind in types.items():
             if kind in FINAL:
                 self._records[partition].done.setdefault(offset, Answered(member, kind))
@@ -97,11 +97,12 @@ class ShareLedger:
         given_up: set[int],
         loads: Sequence[Mapping[int, int]],
     ) -> None:
-        """`offsets` are the records that the group could get, `given_up` those that were seen delivered as often as is
-        allowed, `loads` the delivery counts by offset that each leader loaded.
+        """Check that every record is final or has reached the delivery limit. `offsets` are the records that the group
+        could get, `given_up` those that were seen at the delivery limit, `loads` the delivery counts by offset that
+        each leader loaded.
 
-        A leader counts on from what it loaded. It may have delivered more than it could store: a lock that ends is no
-        answer to a client, so a leader that does not reach the share coordinator delivers the record again.
+        A leader counts on from the counts that it loaded. It may have delivered more often than it could store: a
+        leader that does not reach the share coordinator delivers a record again when its lock expires.
         """
         records = self._records[partition]
         for offset in offsets:
@@ -120,7 +121,7 @@ class ShareLedger:
 
 
 class StoredShare:
-    """One share partition, as the committed records of `__share_group_state` have it."""
+    """The state of one share partition according to the committed records of `__share_group_state`."""
 
     def __init__(self, name: object) -> None:
         self.name = name
@@ -139,7 +140,7 @@ class StoredShare:
         self._merge(value)
 
     def replace(self, value: ShareSnapshotValue) -> None:
-        """A snapshot has everything that was stored before it."""
+        """Apply a ShareSnapshot, which contains everything that was stored before it."""
         if value.state_epoch < self.state_epoch:
             raise Violation(f"the state epoch of {self.name} went back from {self.state_epoch} to {value.state_epoch}")
         if value.state_epoch > self.state_epoch:
@@ -173,7 +174,7 @@ class StoredShare:
         self.marks = {offset: mark for offset, mark in self.marks.items() if offset >= self.start_offset}
 
     def check_memory(self, state: ShareState) -> None:
-        """Assert that the coordinator has the same state in memory, once everything is committed."""
+        """Check that the coordinator has the same state in memory, once everything is committed."""
         marks = {
             offset: (batch.delivery_count, batch.state)
             for batch in state.batches
@@ -195,7 +196,7 @@ class StoredShares:
         return self.by_key.get((group_id, index))
 
     def commit(self, key: Message, value: Message | None) -> None:
-        """A record of `__share_group_state` is committed."""
+        """Apply a committed record of `__share_group_state`."""
         assert isinstance(key, (ShareSnapshotKey, ShareUpdateKey))
         if value is None:
             raise Violation(f"the state of {key.group_id} was deleted")

@@ -1,16 +1,16 @@
-"""What must hold of share groups at every moment, whatever clients are told: looked at after every step of a node.
+"""The invariants of share groups, which are checked after every step of a node.
 
     one leader's state of a partition        offsets are covered once, from start to end; the start only grows; nothing
-                                             beyond what was committed is in flight; counts stay within the limit
-    from one look to the next                a record that is done with stays so, its count never falls, and one that a
-                                             member has acquired goes to another only after its lock has ended
-    the leader that read the state last      begins with everything that was stored, and acquires nothing that a member
-                                             was told to be done with
+                                             above the high watermark is in flight; counts stay within the limit
+    from one check to the next               a final record stays final, its delivery count never falls, and an acquired
+                                             record is acquired by another member only after its lock has expired
+    the leader that read the state last      begins with everything that was stored, and acquires no record whose final
+                                             acknowledgement was confirmed
     the share coordinator's log              see `share_ledger.StoredShare`; in the end memory and a replay equal it
-    the group coordinator                    members are assigned what is initialised, of what exists, in equal parts
+    the group coordinator                    members are assigned initialised partitions that exist, in equal parts
 
-A leader that was deposed and does not know may deliver records again, in Kafka as here: what it is told about them is
-refused by the share coordinator. So the third line holds for the leader of the newest epoch only.
+A deposed leader that does not know of the new epoch may deliver records again, in Kafka as here: the share coordinator
+refuses its writes. So the third line holds for the leader of the newest epoch only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.simulation.node import Node
     from tests.simulation.share_ledger import ShareLedger
 
-# No process is paused for longer; without pauses timers come on time.
+# No process is paused for longer; without pauses timers fire in time.
 _PAUSED_MS, _BUSY_MS = 10_000, 500
 _READ_BYTES = 1 << 20
 
@@ -57,7 +57,8 @@ class ShareWatch:
     def __init__(
         self, group_id: str, ledger: ShareLedger, reached: Callable[[str, int], int], *, may_pause: bool
     ) -> None:
-        """`reached` gives the highest high watermark that any replica of a partition has had."""
+        """Prepare the checks of one group. `reached` returns the highest high watermark that any replica of a partition
+        has had."""
         self.stored = StoredShares()
         self._group_id = group_id
         self._ledger = ledger
@@ -67,14 +68,14 @@ class ShareWatch:
         self._groups: dict[int, object] = {}
         # For each load of a partition's state, the stored delivery counts by offset.
         self.loads: dict[TopicPartition, list[Mapping[int, int]]] = {}
-        # Offsets that were seen with as many deliveries as are allowed.
+        # Offsets that were seen at the delivery limit.
         self.given_up: dict[TopicPartition, set[int]] = {}
 
     def __repr__(self) -> str:
         return f"<ShareWatch: {self.stored!r}>"
 
     def commit(self, batch: RecordBatch) -> None:
-        """A batch of `__share_group_state` has become committed."""
+        """Apply a committed batch of `__share_group_state`."""
         for one in decode_batch(SHARE_LOG, batch):
             if isinstance(one, StoredRecord):
                 self.stored.commit(one.key, one.value)
@@ -116,7 +117,7 @@ class ShareWatch:
         seen.start_offset, seen.runs = start_offset, list(runs)
 
     def _begin(self, node: Node, led: LedSharePartition) -> None:
-        """A leader has loaded the state: it has what was stored."""
+        """Check that a leader that has loaded the state has everything that was stored."""
         partition = TopicPartition(led.partition.topic, led.key.partition)
         stored = self.stored.get(self._group_id, led.key.partition)
         loads = self.loads.setdefault(partition, [])
@@ -165,7 +166,7 @@ class ShareWatch:
                 raise Violation(f"{name}: {old} is in transition, and was acquired: {new}")
 
     def _check_acquired(self, name: str, partition: TopicPartition, before: list[Run], runs: list[Run]) -> None:
-        """Nothing is acquired that a member was told to be done with."""
+        """Check that no record is acquired whose final acknowledgement was confirmed."""
         done = self._ledger.done(partition)
         known = {
             (offset, run.delivery_count)
@@ -199,10 +200,11 @@ class ShareWatch:
         if group.assignment_epoch == group.epoch and sizes and max(sizes) - min(sizes) > 1:
             raise Violation(f"members of {group!r} have {sizes} partitions")
 
-    # In the end.
+    # At the end.
 
     def check_stored(self, coordinators: BrokerCoordinators, partition: int, log: PartitionLog) -> None:
-        """A share coordinator at rest has in memory what its log says, whole or as far as it was not pruned."""
+        """Check that a share coordinator without pending writes has the state of its log in memory, also if that was
+        pruned."""
         assert coordinators._shares is not None
         runtime = coordinators._shares.runtime
         led = runtime.led_partition(partition)
@@ -227,7 +229,7 @@ class ShareWatch:
 
 
 def _pairs(before: list[Run], after: list[Run], start_offset: int) -> list[tuple[Run, Run]]:
-    """What stands for the same offsets in both."""
+    """Return pairs of runs, before and after, that cover the same offsets."""
     pairs = []
     index = 0
     for old in before:

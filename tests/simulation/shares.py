@@ -1,7 +1,7 @@
-"""What a cluster with a share group has besides: its configuration, its members, and what must hold in the end.
+"""What a cluster with a share group has in addition: its configuration, its members, and the checks at the end.
 
-The plan says whether a seed has one (`Plan.share_members`). What its members draw comes from a seed of its own, so the
-other clients of a seed are what they are without it.
+The plan says whether a seed has one (`Plan.share_members`). What its members draw comes from a generator of their own,
+so the other clients of a seed are the same without them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tests.simulation.client import Client
     from tests.simulation.cluster import Cluster
 
-# After healing: locks end, what comes back is delivered (one by one, if it is about to be given up), and the group
-# reads on. That takes a few seconds; a group that moves on slowly has failed too.
+# After healing: locks expire, released records are delivered (one by one near the delivery limit), and the group reads
+# on. That takes a few seconds; a group that needs longer has failed too.
 _DONE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.25
 
@@ -69,10 +69,10 @@ class Shares:
         member.is_committed = self._cluster.plan.is_share_committed
         return member
 
-    # The verdict.
+    # Checks at the end.
 
     async def finish(self) -> None:
-        """One more member reads on until the group has come to the end of every log; then everything must add up."""
+        """Let one more member read until the group has reached the end of every log, and check everything."""
         cluster = self._cluster
         member = self._member("last")
         member.is_last = True
@@ -85,7 +85,7 @@ class Shares:
         await self._check_lags(member, cluster.loop.now_s + _DONE_WITHIN_S)
         member.is_stopping = True
         await asyncio.wait([work], timeout=_DONE_WITHIN_S)
-        # Not before: what compaction takes meanwhile is no record that the group could get.
+        # Not before: the group cannot get records that compaction removes meanwhile.
         records = await cluster.read(READ_COMMITTED if cluster.plan.is_share_committed else READ_UNCOMMITTED)
         for partition in self._partitions:
             self.ledger.check_complete(
@@ -97,7 +97,7 @@ class Shares:
         await self._check_stored()
 
     def _is_at_end(self) -> bool:
-        """Whether every leader has passed the end of its log, and has stored that."""
+        """Return whether the start offset of every leader has reached the end of its log, and is stored."""
         up_to = ReadUpTo.LAST_STABLE_OFFSET if self._cluster.plan.is_share_committed else ReadUpTo.HIGH_WATERMARK
         states = self._states()
         for partition in self._partitions:
@@ -125,7 +125,7 @@ class Shares:
 
     async def _check_lags(self, member: ShareMember, end_s: float) -> None:
         plan = self._cluster.plan
-        # What compaction took and what was aborted is passed in memory only, and counts as lag until the next write.
+        # Removed and aborted records are skipped in memory only, and count as lag until the next write of share state.
         is_exact = not plan.is_compacted and not plan.is_share_committed
         asking = self._member("lag")
         while True:
@@ -159,7 +159,7 @@ class Shares:
 
 
 def _is_at_rest(coordinators: BrokerCoordinators, replica: Partition) -> bool:
-    """Who has just begun to lead may have to load, and has what is committed above the high watermark that it knows."""
+    """Return whether the coordinator of this partition has loaded its state, and the log has no uncommitted records."""
     assert coordinators._shares is not None
     led = coordinators._shares.runtime.led_partition(replica.index)
     is_loaded = led is not None and led.state is LoadState.ACTIVE

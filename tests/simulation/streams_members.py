@@ -1,12 +1,12 @@
-"""Members of a streams group (KIP-1071): each runs the tasks that the coordinator gives it, and no others.
+"""Members of a streams group (KIP-1071): each runs the tasks that the coordinator assigns to it, and no others.
 
-    heartbeat ─▶ which tasks are active here ─▶ give up what is missing, run what is new ─▶ heartbeat: what it runs …
+    heartbeat ─▶ active tasks ─▶ revoke tasks that are missing, run tasks that are new ─▶ heartbeat with its tasks …
 
-Sometimes a member goes on with tasks that it shall give up until its next heartbeat, as one does that has to finish
-work. A member lives a few seconds, and ends its life in order or without a word. The next life has another member id.
+Sometimes a member keeps tasks that it should revoke until its next heartbeat, as if it had to finish work. A member
+lives a few seconds, and ends by leaving the group or by sending nothing. It then joins with another member id.
 
-The ledger hears of every task that a member begins and ends to run, and holds that no other runs it at that time: the
-earlier one has given it up, or the coordinator has not heard of it for as long as a session lasts.
+The ledger is told when a member begins and ends to run a task, and checks that no other runs it at that time: the
+earlier one has revoked it, or has sent no heartbeat for the time of a session.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tests.simulation.client import GROUP, TRANSIENT, Client
 from tests.simulation.history import Violation
 
 STREAMS_GROUP = "tasks"
-# All of them read the one topic, so that there are tasks to move.
+# All subtopologies read the one topic, so that there are tasks to move.
 SUBTOPOLOGIES = ("0", "1", "2")
 SESSION_S = 2.0
-# A coordinator counts whole milliseconds, and so does Kafka's: a session may end by less than one of them early. That
-# the wall clock of its machine is set does not shorten it: Kafka's timers go by the monotonic clock.
+# A coordinator counts whole milliseconds, as Kafka's does: a session may expire up to one millisecond early. A change
+# of the wall clock does not shorten it: Kafka's timers use the monotonic clock.
 _MILLISECOND_S = 0.001
 _HEARTBEAT_S = 0.4
 _JOIN_EPOCH, _LEAVE_EPOCH = 0, -1
 _END_OF_LIFE = 0.15
 _CLINGS = 0.3
-# Longer than any run: that members give up late is not what is looked at.
+# Longer than any run: late revocation is not tested.
 _REBALANCE_TIMEOUT_MS = 120_000
 _FORGOTTEN = frozenset(
     (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND),
@@ -52,19 +52,19 @@ class Running(NamedTuple):
     """A task that a member runs."""
 
     member_id: str
-    # How many coordinators there had been when it was given.
+    # How many coordinators the group had had when the task was assigned.
     reign: int
 
 
 class TaskLedger:
     def __init__(self) -> None:
         self._running: dict[Task, Running] = {}
-        # When each member sent the last of its heartbeats that were answered.
+        # Member → when it sent the last heartbeat that was answered
         self._heard_s: dict[str, float] = {}
-        # How many brokers have begun to coordinate the group. One that is deposed may answer heartbeats from memory,
-        # while the next ends the session of which it has heard nothing.
+        # How many brokers have begun to coordinate the group. A deposed one may answer heartbeats from memory, while
+        # the next one, which does not get them, lets the session expire.
         self.reigns = 0
-        # The highest epoch that any member was told.
+        # The highest member epoch in any response.
         self.epoch = 0
         self.given = 0
 
@@ -97,7 +97,7 @@ class TaskLedger:
 class StreamsMember(Client):
     topic = ""
     ledger: TaskLedger
-    # The last members give up at once, and live until they are told to stop.
+    # The members at the end revoke tasks at once, and live until they are stopped.
     is_last = False
     epoch = _JOIN_EPOCH
     tasks: frozenset[Task] = frozenset()
@@ -119,7 +119,8 @@ class StreamsMember(Client):
             await self._die()
 
     async def _die(self) -> None:
-        """A member that says nothing leaves its tasks in the ledger until its session has ended."""
+        """End the member: it leaves the group, or sends nothing and keeps its tasks in the ledger until its session
+        expires."""
         if self.is_last or self.rng.random() < 0.5:
             self._run_only(frozenset())
             request = StreamsGroupHeartbeatRequest(
@@ -166,7 +167,7 @@ class StreamsMember(Client):
             return
         if error.is_error:
             raise Violation(f"{self.name} meets {error.name} at its heartbeat: {response.error_message}")
-        # A join is an answer of a coordinator whose records are committed, so it knows all that others were told.
+        # The response to a join is sent when the coordinator's records are committed, so it has the newest epoch.
         least = known_epoch if self.epoch == _JOIN_EPOCH else self.epoch
         if response.member_epoch < least:
             raise Violation(f"{self._member_id} is told epoch {response.member_epoch} after {least}")

@@ -1,7 +1,7 @@
-"""What a cluster with a streams group has besides: its members, what must hold at every step, and what in the end.
+"""What a cluster with a streams group has in addition: its members, the checks after every step, and those at the end.
 
-The plan says whether a seed has one (`Plan.streams_members`). What its members draw comes from a seed of its own, as
-with share groups.
+The plan says whether a seed has one (`Plan.streams_members`). What its members draw comes from a generator of their
+own, as with share groups.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from tests.simulation.history import TopicPartition
     from tests.simulation.node import Node
 
-# After healing: sessions of the dead end, and the others share the tasks.
+# After healing: sessions of dead members expire, and the others get their tasks.
 _DONE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.25
 _LAST_MEMBERS = 2
 
 
 class StreamsWatch:
-    """Looks at the group of each broker that coordinates it."""
+    """Checks the state of the group on each broker that coordinates it."""
 
     def __init__(self, ledger: TaskLedger) -> None:
         self._ledger = ledger
-        # The shards that were seen to coordinate, and the highest epoch of the group in each.
+        # Shard → the highest group epoch that was seen in it
         self._epochs: dict[object, int] = {}
         self.states: dict[str, StreamsState] = {}
 
@@ -93,7 +93,7 @@ class Streams:
         return member
 
     async def finish(self) -> None:
-        """Two more members come to share all tasks, and to stay in one epoch."""
+        """Let two more members join, and wait until they share all tasks and stay in one epoch."""
         cluster = self._cluster
         members = [self._member(f"last{number}") for number in range(_LAST_MEMBERS)]
         for member in members:

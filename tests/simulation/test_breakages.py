@@ -1,7 +1,7 @@
-"""The simulation notices what it should: mistakes, made on purpose, and each is found within a few seeds.
+"""The simulation detects each deliberate bug of `breakages` within a few seeds.
 
-The seeds are run on plans that bring out the mistake: the cluster is always the same, and the faults are those which
-the broken rule is there for. The same plans pass where nothing is broken.
+The seeds are run with plans in which the bug has an effect: the cluster is always the same, and the faults are those
+which the broken rule protects from. The same plans pass without the bug.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.simulation.cluster import run
 from tests.simulation.history import Violation
 from tests.simulation.plan import Plan
 
-# Breakage → (the faults that bring it out, whether batches are synced, what the violation says)
+# Breakage → (the faults with which it has an effect, whether batches are synced, a part of the violation's message)
 PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "no epoch check": (("power",), False, "OFFSET_OUT_OF_RANGE"),
     "acknowledgement by any replica": (("kill", "late"), False, "in sync in"),
@@ -49,26 +49,26 @@ PLANS: dict[str, tuple[tuple[str, ...], bool, str]] = {
     "tasks given before they are free": ((), False, "is active at"),
     "tasks taken for given up": ((), False, "has not given it up"),
 }
-# How many voters there are, and how many replicas: rot is for what has some.
+# Numbers of voters and of replicas: some bugs with flipped bits need a single voter or replica.
 SHAPES = {"made-up epochs believed": (3, 1), "damaged batches kept": (1, 3)}
-# What is wrong with share groups, and how many partitions and members those have.
+# Bugs of share groups → the numbers of partitions and members
 _FIRST_OF_SHARES, _FIRST_OF_STREAMS = (
     list(PLANS).index(name) for name in ("writes of deposed share leaders", "tasks given before they are free")
 )
 SHARING = dict.fromkeys(list(PLANS)[_FIRST_OF_SHARES:_FIRST_OF_STREAMS], (1, 2))
 SHARING["pruned to the newest snapshot"] = (3, 2)
 SHARING["no authorizer in share fetch"] = (1, 2)
-# What is wrong with streams groups, and how many members those have.
+# Bugs of streams groups → the number of members
 STREAMING = dict.fromkeys(list(PLANS)[_FIRST_OF_STREAMS:], 3)
-# Plans of clusters that demand a login.
+# Faults of plans whose clusters demand a login.
 SECURED = ("rights", "password")
 SECONDS = {"made-up epochs believed": 6.0}
-# Plans of which several mistakes are made are innocent once.
+# Plans that several bugs share are run once without a bug.
 DIFFERENT_PLANS = list(
     {(*plan[:2], SHARING.get(name), STREAMING.get(name)): name for name, plan in PLANS.items()}.values()
 )
 SEEDS = range(1, 31)
-# Enough to see that the plans themselves are innocent.
+# Enough seeds to show that the plans pass without a bug.
 INNOCENT_SEEDS = range(1, 4)
 
 
@@ -121,8 +121,8 @@ def violation_of(plan: Plan) -> str | None:
 
 @pytest.mark.parametrize("name", BREAKAGES)
 def test_a_deliberate_bug_is_found_within_a_few_seeds(name: str) -> None:
-    # A mistake may have other consequences as well, which other checks notice in other seeds: a vote that was not
-    # synced can leave a quorum-state behind the log, and the node then doubts its log.
+    # A bug may have other effects too, which other checks detect in other seeds: a vote that was not synced can leave
+    # a quorum-state older than the log, and the node then takes its log for damaged.
     with broken(name):
         for seed in SEEDS:
             found = violation_of(plan_for(name, seed))

@@ -1,4 +1,4 @@
-"""A seed that never ends is named, and the other seeds go on."""
+"""A seed that never ends is reported, and the other seeds go on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT_S = 0.3
 
 async def spin_for_ever() -> None:
     while True:
-        # What a request that is tried again without waiting looks like.
+        # As a request that is retried without waiting.
         with suppress(Exception):
             raise OSError
 
@@ -33,7 +33,7 @@ def spin_in_a_task(seed: int) -> Result:
 
 
 def spin_outside_of_python(seed: int) -> Result:
-    """No handler of a signal ever runs."""
+    """Loop in C for seed 2, so that no Python signal handler runs."""
     if seed == 2:
         deque(repeat(0), maxlen=0)
     return Result(seed, 1, 0.0, 0, None)

@@ -1,4 +1,4 @@
-"""The checkers can fail: each kind of wrong history is called by its name."""
+"""The checkers report each kind of inconsistent history by its name."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_the_checker_reports_a_commit_by_a_previous_owner_of_a_partition(history
 
 
 def copied(*sources: int) -> History:
-    """A source with four committed records, of which those were copied, each by a write of its own."""
+    """Return a history of a source with four committed records, some of which were copied, each by one write."""
     history = History()
     for number, offset in enumerate(sources):
         value = b"c:%d" % number
@@ -169,7 +169,7 @@ def test_the_checker_requires_one_copy_of_every_record_up_to_the_committed_offse
     sources: tuple[int, ...], end: int, complaint: str | None
 ) -> None:
     history = copied(*sources)
-    # There is a marker at 2.
+    # Offset 2 has a marker.
     committed = {
         T0: {0: b"p:0", 1: b"p:1", 3: b"p:3"},
         TopicPartition("copies", 0): {number: b"c:%d" % number for number in range(len(sources))},

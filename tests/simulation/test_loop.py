@@ -1,4 +1,4 @@
-"""The simulated loop itself: time, processes that die and stop, threads, and that a seed is one run."""
+"""The simulated loop: time, processes that are killed and paused, threads, endless loops and uncaught exceptions."""
 
 from __future__ import annotations
 

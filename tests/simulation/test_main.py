@@ -1,4 +1,4 @@
-"""`make sim` as it is typed."""
+"""The command that `make sim` runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated wires: order, cuts in one direction, resets, silence, and requests that come late."""
+"""The simulated network: order, partitions in one direction, resets, power loss, and requests that arrive late."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Recorder(asyncio.Protocol):
 
 
 class World:
-    """Two hosts, a listener on the second one, and everything that it accepted."""
+    """Two hosts, a listener on the second one, and the connections that it accepted."""
 
     def __init__(self) -> None:
         self.loop = new_loop()

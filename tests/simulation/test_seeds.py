@@ -1,7 +1,7 @@
-"""Whole clusters from seeds: under all faults of a plan nothing acknowledged is lost, doubled, or out of order.
+"""Whole clusters from seeds: under all faults of a plan no acknowledged record is lost, duplicated or out of order.
 
-What a seed stands for is in `plan`, what must hold in `history` and `watch`. A failure names its seed and the command
-that shows it again, event by event.
+`plan` has what a seed stands for, `history` and `watch` have the invariants. A failure prints its seed and the command
+that replays it, event by event.
 `make test` runs the first 200, `make sim` 2,000, and `make sim SEEDS=1-100000` more.
 """
 

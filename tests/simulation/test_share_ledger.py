@@ -1,4 +1,4 @@
-"""What share consumers were told and what is stored: the checks notice what cannot be true."""
+"""The checks of share acknowledgements and of stored share state report inconsistencies."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The users of a secured cluster: what they may do, their passwords, and how the nodes are configured for them.
+"""The users of a secured cluster: their ACLs, their passwords, and the configuration of the nodes for them.
 
-    CLIENTS     9092  SCRAM-SHA-256, whose credentials are in the metadata log; the first ones come with the format
+    CLIENTS     9092  SCRAM-SHA-256; credentials are in the metadata log, the first ones are written by formatting
     NODES       9094  PLAIN, between brokers
     CONTROLLER  9093  PLAIN
 
-Nodes are super users, as they have to be: they need their rights before any entry is read. Every client has a user, and
-each user may do what its clients do and nothing else: an entry that is missing from `grants` fails seeds at once. The
-intruder is a user everywhere, and may do nothing.
+Nodes are super users, since they need their rights before any ACL is read. Every client has a user, and each user may
+do what its clients do and nothing else: an entry that is missing from `grants` fails seeds at once. The intruder is a
+user on all listeners, and may do nothing.
 
-Passwords have generations, so that they can be changed; salts follow from names, so that a run derives each key once.
+Passwords have generations, so that they can be changed; salts follow from names, so that each key is derived once.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
 MECHANISM = "SCRAM-SHA-256"
 MECHANISM_NUMBER = NUMBERS[MECHANISM]
 NODE_PORT = 9094
-# What a user of the intruder's name says on the listeners of nodes.
+# The intruder's password on the listeners of nodes.
 INTRUDER, INTRUDER_PASSWORD = "eve", "eve-of-nodes"
 WARDEN = "warden"
 _ADMIN = "admin"
-# The members of a share group; a user of clusters that have one.
+# The user of the members of a share group.
 SHARER = "sharer"
-# By what the names of clients begin with; those of producers are users of their own.
+# Prefix of a client's name → its user; each producer has a user of its own.
 _SHARED_USERS = {
     "r": "reader",
     "f": "reader",
@@ -74,7 +74,7 @@ _PRODUCERS = ("p0", "p1", "x0", "x1")
 USERS = (*_PRODUCERS, "reader", "member", "copier", _ADMIN, WARDEN, INTRUDER)
 _ITSELF = frozenset((*_PRODUCERS, _ADMIN, WARDEN, INTRUDER))
 
-# What salts and hmacs of tokens follow from.
+# The secret from which salts and the HMACs of tokens are derived.
 _TOKEN_SECRET = "of all nodes"
 _JAAS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
@@ -83,7 +83,7 @@ _JAAS = (
 
 
 def user_of(client: str) -> str:
-    """The user as which a client logs in."""
+    """Return the user as which a client logs in."""
     return client if client in _ITSELF else _SHARED_USERS.get(client[0], _ADMIN)
 
 
@@ -91,7 +91,7 @@ def principal_of(client: str) -> str:
     return f"User:{user_of(client)}"
 
 
-# What they may do.
+# ACLs.
 
 
 def _grant(user: str, operation: Operation, kind: ResourceType, name: str, pattern: int = LITERAL) -> Acl:
@@ -116,7 +116,7 @@ def grants(topic: str, copies: str, *, has_shares: bool) -> list[Acl]:
         _grant(_ADMIN, ALTER, CLUSTER, CLUSTER_NAME),
         _grant(_ADMIN, DESCRIBE, CLUSTER, CLUSTER_NAME),
         _grant(_ADMIN, DELETE, TOPIC, "extra", PREFIXED),
-        # The response to CreateTopics shows the configuration of the topic.
+        # The response to CreateTopics contains the configuration of the topic.
         _grant(_ADMIN, DESCRIBE_CONFIGS, TOPIC, WILDCARD),
         _grant(WARDEN, ALTER, CLUSTER, CLUSTER_NAME),
         *(of_shares if has_shares else ()),
@@ -132,7 +132,7 @@ def first_records(entries: Sequence[Acl]) -> list[Message]:
     return records
 
 
-# Their passwords.
+# Passwords.
 
 
 def password_of(user: str, generation: int) -> str:
@@ -145,7 +145,7 @@ def salt_of(user: str, generation: int) -> bytes:
 
 @lru_cache(maxsize=1024)
 def salted(algorithm: str, password: str, salt: bytes, iterations: int) -> bytes:
-    """As `salted_password`. It takes a millisecond, and all seeds have the same users."""
+    """Return `salted_password(…)`, cached: it takes a millisecond, and all seeds have the same users."""
     return salted_password(algorithm, password, salt, iterations)
 
 
@@ -171,7 +171,7 @@ def _credential(user: str) -> UserScramCredentialRecord:
     )
 
 
-# How nodes are configured.
+# Configuration of nodes.
 
 
 def secured_listeners(node_id: int, roles: str, controller_port: int, client_port: int) -> str:
@@ -183,7 +183,7 @@ def secured_listeners(node_id: int, roles: str, controller_port: int, client_por
 
 
 def security_settings(roles: str, reauth_ms: int) -> dict[str, str]:
-    """`reauth_ms`: after so long every session has to be renewed; 0: never."""
+    """Return the security settings of a node. After `reauth_ms` every session has to be renewed; 0: never."""
     names = ["controller", *(["nodes", "clients"] if "broker" in roles else [])]
     of_listeners = {}
     for name in names:

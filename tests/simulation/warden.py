@@ -1,11 +1,11 @@
-"""The user who says what others may do: takes an entry away under a running client and gives it back, and changes
-passwords while clients connect. The nemesis says when (`orders`).
+"""The administrator of ACLs and passwords: removes an ACL entry of a running client and adds it again, and changes
+passwords while clients connect. The nemesis gives the orders (`orders`).
 
-    "rights"     remove an entry ─▶ until no node has it ─▶ for a while ─▶ add it again ─▶ until all have it
-    "password"   another password for a user
+    "rights"     remove an entry ─▶ wait until no node has it ─▶ pause ─▶ add it ─▶ wait until all nodes have it
+    "password"   set another password of a user
 
-A request that got no response may still be carried out, even after the next one. So nothing is taken for done until the
-nodes have it in their images, and what was undone by a late request is done again: in the end every entry is there.
+A request without a response may still be executed, even after the next one. So a change is complete only when the nodes
+have it in their images, and a change that a late request has reverted is repeated: in the end every entry is present.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _TIMEOUT_MS = 2_000
 _LOOK_EVERY_S = 0.05
 _ORDERS_EVERY_S = 0.2
-# A request of ours that is still on its way has arrived by then, if the cluster is well.
+# In a healthy cluster every request of the warden has arrived by then.
 _QUIET_S = 1.0
 
 
 class Warden(Client):
     rights: Rights
-    # Names of clients that run.
+    # The names of the running clients.
     clients: Sequence[str] = ()
 
     def __init__(self, *details: Any) -> None:
@@ -66,14 +66,14 @@ class Warden(Client):
         await asyncio.sleep(_QUIET_S)
         await self._restore()
 
-    # Entries.
+    # ACL entries.
 
     async def _take_away_for_a_while(self) -> None:
         users = {f"User:{user_of(name)}" for name in self.clients} - {f"User:{WARDEN}"}
         entries = [one for one in self.rights.entries if one.principal in users and one.resource_type != CLUSTER]
         if not entries:
             return
-        # Those of a share group are few, and matter most where there is one.
+        # A share group has few entries, so they are chosen more often.
         of_shares = [one for one in entries if one.principal == f"User:{SHARER}"]
         entry = self.rng.choice(of_shares if of_shares and self.rng.random() < 0.5 else entries)
         self.trace("takes away %s", entry)
@@ -84,12 +84,12 @@ class Warden(Client):
         self.revocations += 1
         self.trace("%s is gone", entry)
         end_s = self.loop.now_s + self.rng.choice((0.1, 0.5, 2.5)) * self.rng.random()
-        # It is looked at meanwhile: an entry that a late request brings back has been gone since then only.
+        # It is checked meanwhile: an entry that a late request adds again is gone only from its next removal on.
         await self._wait(lambda: not self.rights.is_gone(entry), end_s - self.loop.now_s)
         self.rights.ask_for(entry)
 
     async def _restore(self) -> None:
-        """Everything is to be there that no order takes away."""
+        """Add the entries that are missing on any node, until all nodes have all entries."""
         while missing := [one for one in self.rights.entries if not self.rights.is_everywhere(one)]:
             for entry in missing:
                 self.rights.ask_for(entry)
@@ -100,7 +100,8 @@ class Warden(Client):
         return all(map(self.rights.is_everywhere, entries))
 
     async def _wait(self, condition: Callable[[], bool], seconds: float) -> None:
-        """Until the condition holds, or the time is up. Nodes tell no client what they know, so it is looked at."""
+        """Wait until the condition holds or the time is over. No request tells what is in a node's image, so it is
+        polled."""
         end_s = self.loop.now_s + seconds
         while not condition() and self.loop.now_s < end_s and not self.is_stopping:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_EVERY_S * self.rng.random())

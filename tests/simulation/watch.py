@@ -1,18 +1,19 @@
-"""What must hold at every moment, looked at after every step of a node.
+"""The invariants of the cluster, which are checked after every step of a node.
 
     one leader per partition and epoch        two brokers that both lead a partition do so in different epochs
     the high watermark never goes back        on one replica, within one incarnation of its broker
-    what is committed is committed            below the high watermark, an offset has the same batch on every replica,
-                                              in every incarnation: of partitions and of the metadata log alike
-    in-sync replicas have what is committed   all of it, by any leader so far: any of them may be elected next
-    in-sync replicas are replicas             and never none, unless eligible ones are remembered
+    committed batches never change            below the high watermark, an offset has the same batch on every replica,
+                                              in every incarnation: of partitions and of the metadata log
+    the ISR has all committed records         of every leader so far, since any member may be elected next
+    the ISR is a subset of the replicas       and never empty, unless there are eligible leader replicas
     one leader per epoch of the quorum        and a node's epoch never goes back, also over restarts
-    nothing is appended without a right   of a user who has lost it, or never had it: see `rights`
-    no voter doubts its disk for nothing      one that does neither votes nor stands, and all may lose power at once
-    compaction takes what it may              see `compaction`; batches are the same but for records that are gone
+    no append without authorization           by a user who has lost the ACL, or never had it: see `rights`
+    no healthy disk is taken for damaged      such a voter neither votes nor is a candidate, and a power loss of all
+                                              machines at once must not cause it
+    compaction removes only what it may       see `compaction`; batches are the same but for removed records
 
-The looks are cheap, so they are taken after every step: only what has changed since the last look is checked. What a
-look has seen of a node is kept in a `_Glance`, so that a node where nothing has changed costs a few comparisons.
+A check is cheap, because only what has changed since the last check is compared. The last observed state of a node is
+kept in a `_Glance`, so that a node without changes costs a few comparisons.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pessoa.log.partition_log import ReadUpTo
-from pessoa.raft.memory import Memory as RaftMemory
+from pessoa.raft.memory import Memory
 from pessoa.records.batch import batches
 from pessoa.records.record import records
 from pessoa.wire.stored.record_framing import SHARE_LOG
-from tests.simulation.compaction import Memory
+from tests.simulation.compaction import CommittedBatches
 from tests.simulation.history import Violation
 from tests.simulation.readers import identity
 
@@ -49,15 +50,15 @@ _READ_BYTES = 1 << 20
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """One partition of the cluster, as all its replicas show it."""
+    """One partition of the cluster, with what was seen on any of its replicas."""
 
     name: object
     # The highest high watermark of any replica.
     reached: int = 0
     # Base offset → (last offset, leader epoch, checksum, node that had it first)
     committed: dict[int, tuple[int, int, int, str]] = field(default_factory=dict)
-    # Of a compacted partition, instead: its batches are made anew.
-    memory: Memory | None = None
+    # Used instead for a compacted partition, because compaction writes its batches again.
+    memory: CommittedBatches | None = None
     is_share_state: bool = False
 
 
@@ -68,7 +69,7 @@ class _SeenReplica:
     led_epoch: int = -1
     log: PartitionLog | None = None
     high_watermark: int = 0
-    # Up to where appends were looked at, and the epoch in which it led then; -1 if it did not.
+    # The offset up to which appends were checked, and the epoch in which it led then; -1 if it did not.
     appended: int = 0
     appended_epoch: int = -1
 
@@ -88,7 +89,7 @@ class _Glance:
 
 
 class Watch:
-    """`compacted` are topics that the nodes compact; see `compaction` for `retention_s`."""
+    """The checks of one run. `compacted` are the topics that the nodes compact; see `compaction` for `retention_s`."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class Watch:
         self._now_s = now_s
         self._compacted = compacted
         self._retention_s = retention_s
-        # Of a secured cluster: what users may do, and what they wrote.
+        # Of a secured cluster: ACLs of users, and what they wrote.
         self.rights: Rights | None = None
         self.history: History | None = None
         # Of a cluster with a share group.
@@ -112,10 +113,10 @@ class Watch:
         self._quorum_leaders: dict[int, int] = {}
         # node → the newest quorum epoch that it has ever been in
         self._epochs: dict[int, int] = {}
-        # Told when a node enters an epoch of the quorum.
+        # Called when a node enters an epoch of the quorum.
         self.on_epoch: Callable[[Node], None] = lambda _: None
         self._glances: dict[int, _Glance] = {}
-        # The high watermark up to which a log was compared.
+        # Log → the high watermark up to which it was compared
         self._high_watermarks: dict[PartitionLog, int] = {}
         # The newest metadata image that any node has.
         self._newest_image: Any = None
@@ -127,7 +128,7 @@ class Watch:
 
     @property
     def quorum_epoch(self) -> int:
-        """The newest epoch of the quorum that any node has been in."""
+        """Return the newest epoch of the quorum that any node has been in."""
         return max(self._epochs.values(), default=-1)
 
     def look(self, node: Node) -> None:
@@ -147,7 +148,7 @@ class Watch:
         services = glance.services
         if services is None:
             services = glance.services = getattr(broker, "services", None)
-        # A node without the broker's role has the image before any broker.
+        # A node with only the controller role has the image before any broker.
         image = services.image if services is not None else broker.image
         if image is not glance.image:
             glance.image = image
@@ -187,7 +188,7 @@ class Watch:
             node.cleaned.clear()
 
     def _look_at_appended(self, partition: Partition, seen: _SeenReplica) -> None:
-        """Whether what a leader has appended came from a user who may write it."""
+        """Check that the users whose records a leader has appended may write them."""
         log, offset = partition.log, seen.appended
         is_leader_as_before = partition.is_leader and partition.leader_epoch == seen.appended_epoch
         seen.appended = log.log_end_offset
@@ -206,11 +207,11 @@ class Watch:
             offset = log.log_end_offset
 
     def reached(self, topic: str, index: int) -> int:
-        """The highest high watermark that any replica of the partition has had."""
+        """Return the highest high watermark that any replica of the partition has had."""
         return max((one.reached for name, one in self._places.items() if name[:2] == (topic, index)), default=0)
 
     def look_at_compacted(self, node: Node, replicas: Iterable[Partition]) -> None:
-        """Whether what compaction has taken out of them may be gone."""
+        """Check that compaction has removed from these replicas only what it may."""
         for partition in replicas:
             seen = self._glances[node.id].replicas.get(partition)
             if seen is not None and seen.place.memory is not None and not partition.log.is_released:
@@ -223,23 +224,23 @@ class Watch:
             place = self._places[name] = _Place(f"{partition.topic}-{partition.index}")
             place.is_share_state = partition.topic == SHARE_LOG
             if partition.topic in self._compacted:
-                place.memory = Memory(place.name, self._retention_s)
+                place.memory = CommittedBatches(place.name, self._retention_s)
         return _SeenReplica(place)
 
     def _is_member(self, node: Node) -> bool:
-        """Whether the newest image has the node's present broker epoch. Until it has, the node may have less than the
-        image says: that is about its incarnation before."""
+        """Return whether the newest image has the node's present broker epoch. Until then the image is about its
+        earlier incarnation, and the node may have fewer records."""
         known = self._newest_image.cluster.brokers.get(node.id) if self._newest_image is not None else None
         return known is not None and known.epoch == node.broker_epoch
 
     def _look_at_quorum(self, node: Node, quorum: Any, glance: _Glance) -> None:
         if quorum.failure is not None:
-            # Its disk has failed, and it sends nothing more; no other node will hear of its state in memory.
+            # Its disk has failed and it sends nothing any more, so no other node learns of its state in memory.
             return
         election = quorum._raft.election
         if election is not glance.election:
             glance.election = election
-            if quorum._raft.memory is RaftMemory.DAMAGED and not node.has_rotten:
+            if quorum._raft.memory is Memory.DAMAGED and not node.has_rotten:
                 raise Violation(f"{node.host} doubts its metadata log, and nothing has happened to it")
             self._look_at_election(node, quorum.epoch, quorum.leader_id)
         log = metadata_log(quorum)
@@ -279,7 +280,7 @@ class Watch:
             )
 
     def _look_at_laggard(self, node: Node, partition: Partition, reached: int) -> None:
-        """A replica that lacks something committed may not be in sync."""
+        """Check that a replica that lacks committed records is not in the ISR."""
         topic = self._newest_image.topics.by_id.get(partition.topic_id)
         wanted = topic.partitions.get(partition.index) if topic is not None else None
         if wanted is not None and node.id in wanted.isr:
@@ -289,7 +290,8 @@ class Watch:
             )
 
     def _look_at_committed(self, node: Node, place: _Place, log: PartitionLog) -> None:
-        """Compare what has become committed since the last look with what others have committed there."""
+        """Compare the batches that have become committed since the last check with those that other nodes have
+        committed."""
         name, committed = place.name, place.committed
         before, high_watermark = self._high_watermarks.get(log, 0), log.high_watermark
         if high_watermark < before:
@@ -302,7 +304,7 @@ class Watch:
         while offset < high_watermark:
             data = log.read(offset, _READ_BYTES, ReadUpTo.HIGH_WATERMARK).data
             if data is None and place.memory is not None:
-                # What stood there was compacted away.
+                # Compaction has removed the batch at this offset.
                 break
             if data is None:
                 raise Violation(f"{log!r} on {node.host} has nothing at {offset}")
@@ -321,12 +323,12 @@ class Watch:
                         f"(last offset, epoch, checksum), and {known[3]} had {known[:3]}"
                     )
         if before == 0 and place.memory is not None:
-            # The first look at this log since its broker started.
+            # The first check of this log since its broker started.
             place.memory.check(log, self._now_s(), node.host)
 
 
 def metadata_log(quorum: Any) -> PartitionLog | None:
-    """The log of a quorum, if it is open."""
+    """Return the log of a quorum, or None if it is not open."""
     log = getattr(quorum, "_log", None)
     found: PartitionLog | None = getattr(log, "partition", log)
     return found
