@@ -1,15 +1,16 @@
-"""What every test shares: Hypothesis profiles, and what becomes of a test that needs Apache Kafka.
+"""What every test shares: Hypothesis profiles, and the rule for tests that need Apache Kafka.
 
-Profiles: `ci` is the default and derandomised, so the same commit always runs the same examples, and a failure is
-news about the code and not about luck. `fuzz` (`make fuzz`) draws new examples every time, PESSOA_FUZZ_EXAMPLES of
-them, and prints the blob that replays a failure.
+Profiles: `ci` is the default and derandomised, so the same commit always runs the same examples, and a new failure
+comes from a change of the code. `fuzz` (`make fuzz`) draws new examples every time, PESSOA_FUZZ_EXAMPLES of them, and
+prints the blob that replays a failure.
 
-A test marked `apache` runs Apache Kafka's own programs. Where they cannot be had (no Java 17, no jars) it is skipped
-with a sentence that says why; PESSOA_REQUIRE_APACHE=1 turns the skip into a failure, for machines where they must be.
+A test marked `apache` runs Apache Kafka's own programs. Where they are not available (no Java 17, no jars) it is
+skipped with the reason; PESSOA_REQUIRE_APACHE=1 turns the skip into a failure, for machines that must have them.
 
-The folders: unit/ mirrors the package; property/ compares with dumb or foreign implementations; simulation/ runs
+The folders: unit/ mirrors the package; property/ compares with simple or foreign implementations; simulation/ runs
 clusters from a seed; differential/ runs one script on Apache Kafka and on us; conformance/ runs real clients;
-services/, pipelines/ and browser/ go with what they name. apache/ holds no tests: it is Apache Kafka for the others.
+services/, pipelines/ and browser/ test what they are named after. apache/ has no tests: it runs Apache Kafka for
+others.
 """
 
 from __future__ import annotations
@@ -28,28 +29,29 @@ settings.register_profile(
     derandomize=True,
     deadline=None,
     print_blob=True,
-    # How long it takes to draw says something about the machine alone.
+    # The time of drawing examples depends on the machine only.
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
     "fuzz",
-    # Said aloud, because Hypothesis has other defaults where the variable CI is set.
+    # Explicit, because Hypothesis has other defaults where the variable CI is set.
     derandomize=False,
     max_examples=FUZZ_EXAMPLES,
     deadline=None,
     print_blob=True,
-    # With this many examples some draws are slow or large; that is the point.
+    # With this many examples some draws are slow or large, which is intended.
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("ci")
 
-# A shell lets what it starts with & ignore Ctrl-C, and so would every program that a test starts and interrupts.
+# A shell makes programs that it starts with & ignore SIGINT, and every program that a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    # Asked here and not at collection, because the question may download jars: only a test that runs should pay.
+    # Checked here and not at collection, because the check may download jars: only a test that runs should wait for
+    # that.
     if item.get_closest_marker("apache") is None:
         return
     from tests.apache.jars import why_unavailable
@@ -64,7 +66,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 class _FailedTests:
     """Writes the name of every test that fails, and of every file that cannot be imported, into a file for
-    `tools/run-tests`; and into another that the run came to its end, which it does not if a hanging test ends it."""
+    `tools/run-tests`; at the end of a run, which a hanging test can prevent, it creates another file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -86,14 +88,15 @@ class _FailedTests:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # Not for the processes that this one starts: a test may run another pytest, and xdist's workers report to this one.
+    # Only for this process: a test may run another pytest, and xdist's workers report to this one.
     path = os.environ.pop("PESSOA_FAILED_TESTS", None)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_FailedTests(Path(path)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show what the oracles compared. Tests put it into `user_properties`, which travel from xdist's workers."""
+    """Print how much was compared with other implementations. Tests put it into `user_properties`, which xdist's
+    workers send here."""
     for report in terminalreporter.getreports("passed"):
         if report.when == "call":
             for name, sentence in report.user_properties:

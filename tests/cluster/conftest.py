@@ -1,4 +1,4 @@
-"""What the tests of a whole cluster share: clients of it, and a producer that goes on while things break."""
+"""What the tests of a whole cluster share: clients, and a producer that runs while faults happen."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def create_topic(cluster: Cluster, name: str, partitions: int = 1, **configs: st
 
 
 class SteadyProducer:
-    """Numbers, one after another, to one topic; `acked` is number → (partition, offset).
+    """A producer that sends consecutive numbers to one topic; `acked` is number → (partition, offset).
 
-    The offset is None where no broker has told it: if the answer to a batch was lost and one to a later batch came,
-    librdkafka takes the earlier one for written as well, and so it is.
+    The offset is None if no response had it: if the response to a batch was lost and that to a later batch came,
+    librdkafka takes the earlier batch for written as well, which is right.
     """
 
     def __init__(self, cluster: Reachable, topic: str) -> None:
@@ -84,7 +84,7 @@ class SteadyProducer:
         return time.monotonic() - began
 
     def check(self) -> None:
-        """Raise what has ended the thread, if something has."""
+        """Raise the error that has ended the thread, if any."""
         if self._problem is not None:
             raise self._problem
 
@@ -119,7 +119,7 @@ class SteadyProducer:
 
 @contextmanager
 def producing(cluster: Reachable, topic: str) -> Iterator[SteadyProducer]:
-    """Inside, a producer runs; outside, all it sent is acknowledged or has failed."""
+    """Run a producer within the context; at its end every record is acknowledged or has failed."""
     producer = SteadyProducer(cluster, topic)
     producer._thread.start()
     try:
@@ -131,7 +131,7 @@ def producing(cluster: Reachable, topic: str) -> Iterator[SteadyProducer]:
 
 
 def read_all(cluster: Reachable, topic: str, partitions: int, **configs: str) -> list[tuple[int, int, str]]:
-    """Everything below the end of the topic as it is now: (partition, offset, value), in order per partition."""
+    """Return all records up to the present end of the topic: (partition, offset, value), in order per partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap_servers,

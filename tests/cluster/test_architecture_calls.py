@@ -1,10 +1,10 @@
 """The calls that docs/ARCHITECTURE.md lists are the real ones.
 
-Each tree there (a fence that begins with `calls`) is one scenario here. A line is a file; what is indented under it is
-called from it, in the order of the lines. A file behind ⇢ is reached through the event loop, another thread or another
-node, so no call leads there; it is only seen to run after the line above it. What follows a name is for readers.
+Each tree there (a code block that begins with `calls`) is one scenario here. A line is a file; the files indented under
+it are called from it, in the order of the lines. A file after ⇢ is reached through the event loop, another thread or
+another node, so no call leads there; it only has to run after the line above it. Text after a name is for readers.
 
-The scenario runs on a cluster in this process while a profiler in every thread writes down which file calls which.
+The scenario runs on a cluster in this process while a profiler in every thread records which file calls which.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def trees() -> dict[str, list[Line]]:
 
 
 class Calls:
-    """The moments of all calls from a file to another, and of all calls into a file."""
+    """The times of all calls from a file to another, and of all calls into a file."""
 
     def __init__(self) -> None:
         self.is_recording = False
@@ -92,7 +92,7 @@ class Calls:
             self.between.setdefault((from_file, file), []).append(self._moment)
 
     def check(self, lines: list[Line]) -> list[str]:
-        """Return what the lines say and no call has shown."""
+        """Return the lines for which no call was recorded."""
         problems = []
         moment = 0
         for file, parent in lines:
@@ -123,7 +123,7 @@ def recorded(cluster: Cluster, calls: Calls) -> Iterator[None]:
 
 @contextmanager
 def profiled_threads(calls: Calls) -> Iterator[None]:
-    """The threads that begin inside can be recorded too: those of services."""
+    """Record also the calls in threads that start within the context, such as those of services."""
     threading.setprofile(calls)
     try:
         yield
@@ -146,7 +146,7 @@ def _create(cluster: Cluster) -> str:
 
 
 def _create_and_wait(cluster: Cluster) -> str:
-    """Return the name of a topic that every broker has heard of."""
+    """Create a topic; return its name when every broker has it in its image."""
     topic = _create(cluster)
 
     def is_known() -> bool | None:

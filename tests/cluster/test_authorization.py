@@ -1,4 +1,4 @@
-"""What principals see of a broker with an authorizer, and what attackers try on it.
+"""What principals see of a broker with an authorizer, and attacks on it.
 
 alice has her own topic, group and transactional id; the topic `hidden` and the group `foreign` are bob's. A client is
 the principal that its client id names (`tests/support/identities.py`).

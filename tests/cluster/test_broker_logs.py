@@ -1,4 +1,4 @@
-"""The logs of running brokers: what their clients did is in the files, and changes while they run take effect."""
+"""The request logs of running brokers: requests of clients are in the files, and changes at run time take effect."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SECRET = "hunter2-XyZZy"
 
 
 class Logged:
-    """A broker with a directory of logs."""
+    """A broker with a directory of request logs."""
 
     def __init__(self, folder: Path, logs: str, **settings: str) -> None:
         self.folder = folder / "logs"
@@ -101,7 +101,7 @@ class Logged:
         return result.configs[0].value if result.configs else None
 
     def make_traffic(self) -> str:
-        """Create a topic, write a record to it and read it; the topic's name."""
+        """Create a topic, write a record to it and read it; return the topic's name."""
         topic = create_topic(self.broker)
         producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers, "client.id": "shop"})
         producer.produce(topic, SECRET)

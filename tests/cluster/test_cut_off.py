@@ -1,7 +1,7 @@
-"""A broker that clients reach and the other brokers do not: it sends its clients away.
+"""A broker that clients can reach and other brokers cannot: it makes its clients look for new leaders.
 
-librdkafka asks for the leader anew after NOT_LEADER_OR_FOLLOWER and not after a timeout, and a client that is told that
-its coordinator is where it was will go there again. So a broker that has lost touch must not go on answering as before.
+librdkafka refreshes the leader after NOT_LEADER_OR_FOLLOWER and not after a timeout, and a client whose FindCoordinator
+names the same broker goes there again. So a broker that is cut off must not go on answering as before.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BY_NAME = {ProduceRequest: 12, OffsetCommitRequest: 9, OffsetFetchRequest: 9, Fi
 
 
 class Client:
-    """A client that sends requests to one broker, and to no other if that one does not lead."""
+    """A client that sends requests to one broker only, also if another one leads."""
 
     def __init__(self, cluster: Cluster, broker_id: int) -> None:
         self.broker_id = broker_id
@@ -84,7 +84,7 @@ class Client:
         return ErrorCode.NONE, found.topics[0].partitions[0].committed_offset
 
 
-async def until_it_says(ask: Callable[[], Awaitable[ErrorCode]], wanted: ErrorCode) -> set[ErrorCode]:
+async def answers_until(ask: Callable[[], Awaitable[ErrorCode]], wanted: ErrorCode) -> set[ErrorCode]:
     """Repeat the request until it gets this answer, and return the other answers before it."""
     before = set()
     async with asyncio.timeout(TIMEOUT_S):
@@ -95,7 +95,8 @@ async def until_it_says(ask: Callable[[], Awaitable[ErrorCode]], wanted: ErrorCo
 
 
 async def leader_that_leads(cluster: Cluster) -> Client:
-    """On a busy machine another may come to lead at any time, so it must have shown that it does."""
+    """Return the number of a broker that has answered as leader: on a busy machine the leader may change at any
+    time."""
     async with asyncio.timeout(TIMEOUT_S):
         while True:
             client = Client(cluster, cluster.leader_of("t", 0))
@@ -128,7 +129,7 @@ def test_an_isolated_leader_answers_its_producers_that_others_may_lead(cluster: 
     async def main() -> None:
         client = await leader_that_leads(cluster)
         cluster.isolate(client.broker_id)
-        before = await until_it_says(client.produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        before = await answers_until(client.produce, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         assert before <= {ErrorCode.REQUEST_TIMED_OUT}
         client.channel.close()
 
@@ -139,12 +140,12 @@ def test_an_isolated_coordinator_that_cannot_write_does_not_name_itself(cluster:
     async def main() -> None:
         client = await coordinator_that_writes(cluster)
         cluster.isolate(client.broker_id)
-        await until_it_says(lambda: client.commit(GROUP), ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await answers_until(lambda: client.commit(GROUP), ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         async def asked() -> ErrorCode:
             return (await client.coordinator_of(GROUP))[0]
 
-        assert await until_it_says(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE) <= {ErrorCode.NONE}
+        assert await answers_until(asked, ErrorCode.COORDINATOR_NOT_AVAILABLE) <= {ErrorCode.NONE}
         client.channel.close()
 
     asyncio.run(main())

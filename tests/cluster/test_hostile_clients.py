@@ -1,8 +1,8 @@
-"""Three brokers, and a client that can reach all their listeners and means harm.
+"""Three brokers, and a hostile client that can reach all their listeners.
 
-Clients are not authenticated in these clusters, as in Apache Kafka without an authorizer; so one that knows the epoch
-of a broker is taken for that broker. What must hold all the same: a guess is refused, nonsense is answered, floods are
-bounded, and the cluster serves the others and stays whole.
+Clients are not authenticated in these clusters, as in Apache Kafka without an authorizer; so a client that knows the
+epoch of a broker is taken for that broker. Nevertheless: a guessed epoch is refused, an invalid request gets a
+response, floods are limited, and the cluster serves other clients and keeps all replicas in sync.
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ def cluster() -> Iterator[Cluster]:
     with Cluster(brokers=3, settings=SETTINGS) as running:
         create_topic(running, "canary")
         # Its leader may have heard of it and not have opened it.
-        until(lambda: _sings(running), "that a record can be written and read", PATIENCE_S)
+        until(lambda: _is_served(running), "that a record can be written and read", PATIENCE_S)
         yield running
 
 
 @pytest.fixture(autouse=True)
 def whole_afterwards(cluster: Cluster) -> Iterator[None]:
-    """After each test other clients can write and read, and every replica is in sync."""
+    """Check after each test that other clients can write and read, and that every replica is in sync."""
     yield
-    until(lambda: _sings(cluster), "that a record can be written and read", PATIENCE_S)
+    until(lambda: _is_served(cluster), "that a record can be written and read", PATIENCE_S)
     cluster.wait_until_in_sync(PATIENCE_S)
 
 
-def _sings(cluster: Cluster) -> bool:
+def _is_served(cluster: Cluster) -> bool:
     try:
-        with Canary(cluster[cluster.leader_of("canary", 0)].port, "canary") as bird:
-            bird.sings()
+        with Canary(cluster[cluster.leader_of("canary", 0)].port, "canary") as canary:
+            canary.check_round_trip()
     except (AssertionError, Closed, OSError):
         # Under load another may lead by now.
         return False
@@ -206,7 +206,7 @@ def test_broker_requests_to_controllers_are_not_served_on_client_listeners(clust
 
 
 def _watched(broker: Any) -> set[int]:
-    """The brokers whose heartbeats come through a connection."""
+    """Return the ids of the brokers whose heartbeats come through a connection."""
     return set(broker.controller._heartbeats.values())
 
 
@@ -387,7 +387,7 @@ def test_incomplete_frames_and_noise_at_every_listener_do_not_disturb_other_clie
                 wire.send(framed(rng.randbytes(100))[: rng.randrange(1, 104)])
             elif number % 3 == 1:
                 wire.send((100 * 1024 * 1024).to_bytes(4, "big") + bytes(10_000))
-        until(lambda: _sings(cluster), "that a record can be written and read meanwhile", PATIENCE_S)
+        until(lambda: _is_served(cluster), "that a record can be written and read meanwhile", PATIENCE_S)
     assert quorum_epoch(cluster) <= epoch + 10
 
 

@@ -1,7 +1,7 @@
-"""Produce and Fetch at a broker that does not lead the partition: the answer says which broker does (KIP-951).
+"""Produce and Fetch at a broker that does not lead the partition: the response names the leader (KIP-951).
 
 Three brokers; the replicas of the topic are on brokers 1 and 2, and broker 1 leads it. So broker 2 is a follower, and
-broker 3 knows of the partition from the metadata alone.
+broker 3 has the partition only in its metadata.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node whose metadata log cannot be written ends, so that its supervisor starts it again."""
+"""A node whose metadata log cannot be written ends its process, so that a supervisor can start it again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_node_on_a_full_disk_exits_with_1_at_every_start_until_there_is_room(
         assert "No space left on device" in broker.errors()[0]
         assert broker.errors()[-1].rstrip().endswith("this node cannot go on without its metadata log, and ends")
         for _ in range(2):
-            assert broker.start_in_vain() == 1
+            assert broker.start_expecting_failure() == 1
         assert not any(line.startswith(b"Traceback") for line in broker.lines), b"".join(broker.lines[-30:]).decode()
         disks.make_room(1)
         broker.start()

@@ -1,4 +1,4 @@
-"""/metrics and /health of running brokers, the lag of groups on all of them, and the dashboard that shows them."""
+"""/metrics and /health of running brokers, the lag of groups on all brokers, and the Grafana dashboard."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def port_of(broker: Broker) -> int:
 
 
 def forget_page(inside: AnyBroker) -> None:
-    """The next request gets a page of its own moment, and not one of the last second."""
+    """Drop the cached page, so that the next request gets present values."""
     inside.stage(NodeMetrics).page.last = None
 
 
@@ -69,7 +69,7 @@ class Scrape:
                     self.samples.append((sample.name, frozenset(sample.labels.items()), sample.value))
 
     def value(self, name: str, **labels: str) -> float | None:
-        """The sum of all samples that have these labels; None if there are none."""
+        """Return the sum of all samples with these labels; None if there are none."""
         wanted = set(labels.items())
         found = [value for one, have, value in self.samples if one == name and wanted <= have]
         return sum(found) if found else None
@@ -98,7 +98,8 @@ def commit(cluster: Cluster, topic: str, group: str, *offsets: int) -> None:
         wanted = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
 
         def is_committed() -> bool:
-            """While __consumer_offsets is new, its leader may hear of that later than the client does."""
+            """Return whether the commit has succeeded: a new leader of __consumer_offsets may refuse commits for a
+            moment."""
             try:
                 consumer.commit(offsets=wanted, asynchronous=False)
             except KafkaException as problem:
@@ -172,7 +173,8 @@ def test_the_lag_of_a_group_is_shown_by_its_coordinator(cluster: Cluster) -> Non
     commit(cluster, "lagging", "slow", 4, 10)
 
     def scraped() -> Scrape | None:
-        """A coordinator that follows the partition hears of its high watermark a moment later."""
+        """Return the page when it has the lag: a coordinator that follows the partition gets its high watermark
+        later."""
         found = [Scrape(one) for one in brokers(cluster)]
         shown = [one for one in found if one.value("kafka_consumergroup_lag", consumergroup="slow") is not None]
         assert len(shown) <= 1, "the coordinator alone shows it"

@@ -1,9 +1,8 @@
-"""Replicas that move between brokers and between disks, as processes, at a rate, and under kill -9.
+"""Replicas that move between brokers and between disks, in processes, with a throttle, and with kill -9.
 
-A rate of one byte a second lets one piece through and nothing more: so a move is caught in the act, however slow or
-quick the machine is, until the test raises the rate. A rate is set by the controller and obeyed by a broker, so a test
-that is to see a disk held to it waits until that broker says that it has it. Taking it off and setting it again fills
-up what was overdrawn, and another piece comes through.
+A throttle of one byte a second lets one chunk pass and no more: so a move stays unfinished, however slow or fast the
+machine is, until the test raises the rate. The controller sets a rate and a broker applies it, so a test of a disk's
+throttle waits until that broker has the rate. Removing and setting it again resets the debt, and another chunk passes.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.fixture
 def make_moving(processes: Processes, tmp_path: Path) -> Iterator[MakeMoving]:
-    """What a test leaves behind when it fails must not fail the next: the brokers are the same."""
+    """Return a function that creates moving topics, which are deleted after the test, also if it fails."""
     made = []
 
     def make(topic: str, replicas: list[int]) -> Moving:
@@ -102,7 +101,7 @@ class Moving:
         return shown[-1]
 
     def where(self, broker: int) -> dict[str, tuple[int, bool]]:
-        """For each directory of a broker that has the partition: its size, and whether it is a copy."""
+        """Return for each directory of a broker that has the partition its size, and whether it is a future replica."""
         shown = run_ours("kafka-log-dirs", *self.server, "--describe", "--broker-list", str(broker),
                          "--topic-list", self.topic)  # fmt: skip
         assert shown.code == 0, shown
@@ -118,19 +117,19 @@ class Moving:
         return "throttled" in run_ours("kafka-configs", *self.server, "--describe", "--topic", self.topic).out
 
     def has_rate(self, value: str | None) -> bool:
-        """Whether broker 1 itself says so, of what it lets pass between its disks."""
+        """Return whether broker 1 itself reports this rate for moves between its disks."""
         shown = run_ours("kafka-configs", *self.server, "--describe", "--broker", "1")
         told = RATE not in shown.out if value is None else f"{RATE}={value} " in shown.out
         return shown.code == 0 and told
 
     def hold(self) -> None:
-        """Broker 1 knows that it may copy one byte a second between its disks."""
+        """Set the throttle of broker 1 between its disks to one byte a second, and wait until the broker has it."""
         set_so = run_ours("kafka-configs", *self.server, "--alter", "--broker", "1", "--add-config", f"{RATE}=1")
         assert set_so.code == 0, set_so
         until(lambda: self.has_rate("1"), "broker 1 knows its rate")
 
     def end(self) -> None:
-        """Also after a test that failed: nothing moves, and nothing is held."""
+        """End all moves and throttles, also after a failed test."""
         if self._plan.exists():
             self.reassign("--cancel")
         until(lambda: self.has_rate(None) and not self.has_throttles(), "nothing is held any more")
@@ -207,7 +206,7 @@ def directory_id(path: str) -> str:
 
 
 def metadata_log(processes: Processes) -> str:
-    """The last change of a partition of broker 1 that names directories, as its own log of the metadata has it."""
+    """Return the last record in broker 1's metadata log that changes directories of a partition on broker 1."""
     path = Path(processes.log_dirs(1)[0]) / "__cluster_metadata-0" / f"{0:020d}.log"
     shown = run_ours("kafka-dump-log", "--cluster-metadata-decoder", "--files", str(path)).out
     changes = [line for line in shown.splitlines() if "PARTITION_CHANGE_RECORD" in line and '"directories"' in line]

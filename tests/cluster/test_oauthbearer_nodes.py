@@ -37,7 +37,7 @@ class Stage(NamedTuple):
 
 
 def replace(path: Path, text: str) -> None:
-    """Replace the file at once, as an operator who changes a secret does."""
+    """Replace the file atomically, as an operator who changes a secret does."""
     fresh = path.with_suffix(".fresh")
     fresh.write_text(text)
     fresh.replace(path)
@@ -68,7 +68,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def write_for(stage: Stage, topic: str, issuer: Issuer, duration_s: float) -> None:
-    """Write to all replicas, without a failure, for so long and once at least."""
+    """Write to all replicas for so long, at least once; no write may fail."""
     failures: list[KafkaError | None] = []
     producer = Producer({**stage.client(issuer), "acks": "all"})
     end_s = time.monotonic() + duration_s

@@ -1,4 +1,4 @@
-"""Three broker processes, as a user starts them, under signals that no process can argue with."""
+"""Three broker processes, as a user starts them, with SIGKILL and SIGSTOP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.logged_process import LoggedProcess, pessoa
 
 
 class Processes:
-    """The three, with real disks; looks enough like a `Cluster` for the helpers."""
+    """Three broker processes with real disks, with the attributes of `Cluster` that helpers use."""
 
     def __init__(self, directory: Path, disks: int = 1) -> None:
         self._directory = directory
@@ -48,7 +48,8 @@ class Processes:
         self._processes[number] = process
 
     def log_dirs(self, number: int) -> list[str]:
-        """The first is named like the broker, the next ones have a letter behind that."""
+        """Return the log directories of a broker: the first is named like the broker, the next ones have a letter
+        added."""
         return [str(self._directory / f"{number}{letter}") for letter in ("", "b", "c")[: self._disks]]
 
     def signal(self, number: int, what: signal.Signals) -> None:
@@ -88,7 +89,8 @@ class Processes:
         until(is_so, "all replicas in sync")
 
     def create_topic(self) -> None:
-        """A client that hears of fewer brokers from one than from another drops what it was asking; so until it is."""
+        """Create a topic, and retry if that fails: a client drops requests when a broker's metadata lists fewer
+        brokers."""
         deadline = time.monotonic() + TIMEOUT_S
         topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
         while "t" not in self._metadata().topics:
@@ -114,7 +116,7 @@ class Processes:
         return (self._directory / f"{number}.log").read_text()
 
     def controller(self) -> int:
-        """The active controller, as the brokers' own logs say: the last to have become active."""
+        """Return the active controller: the last to have become active according to the brokers' output."""
         found = []
         for number in self:
             told = self.log_of(number)

@@ -1,6 +1,6 @@
-"""Client quotas on a running broker, set with kafka-configs as typed, against requests on the wire and real clients.
+"""Client quotas on a running broker, set with kafka-configs, with raw requests and real clients.
 
-Times are only ever asserted from below: a muted connection may be served later than it could be, and not earlier.
+Times have only lower bounds in these tests: a muted connection may be served later than necessary, but not earlier.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def configs(broker: Broker, line: str) -> None:
 
 
 def limits_are(broker: Broker, count: int) -> None:
-    """Until the broker knows so many entities with quotas."""
+    """Wait until the broker's image has so many entities with quotas."""
     until(lambda: broker.inspect(lambda inside: len(inside.services.image.quotas.by_entity)) == count, "the quotas")
 
 

@@ -1,7 +1,7 @@
 """Processes of every combination of roles, as a user starts them: `pessoa broker --config server.properties`.
 
-Controllers alone and brokers alone, nodes that are both, and the two mixed; voters in the configuration and voters in
-the log. Under load the active controller and a leader are killed, and all controllers restarted one after another.
+Isolated controllers and brokers, combined nodes, and mixtures; static and dynamic quorums. Under load the active
+controller and a leader are killed, and all controllers are restarted one after another.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Topic:
 
 
 def check_quorum(nodes: RoleProcesses) -> None:
-    """Brokers and controllers tell the same of the quorum: who votes, and that all others observe."""
-    for way in nodes.ways_to_ask():
+    """Check that brokers and controllers report the same quorum: the voters, and all other nodes as observers."""
+    for way in nodes.bootstrap_options():
         assert nodes.voters(way) == nodes.layout.controllers, way
         replicas = nodes.replicas(way)
         assert sorted(replicas) == sorted(nodes), way
@@ -151,6 +151,6 @@ def test_a_controller_only_node_applies_its_dynamic_configs_and_logger_levels(tm
         assert nodes.stop(11, signal.SIGINT) == 0
         nodes.start(11)
         assert "max.connections=55" in configs(*own, "--describe")
-        for way in nodes.ways_to_ask():
+        for way in nodes.bootstrap_options():
             assert "metadata.version" in nodes.tool("kafka-features", *way, "describe")
             assert "Cluster ID: " in nodes.tool("kafka-cluster", "cluster-id", *way)

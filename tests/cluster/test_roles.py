@@ -1,4 +1,4 @@
-"""Nodes with one role each: controllers that are no brokers, brokers that observe the quorum."""
+"""Nodes with one role each: controllers that are no brokers, and brokers that are observers of the quorum."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def started(*nodes: Broker) -> None:
 
 
 async def controller_alone() -> tuple[Broker, str]:
-    """A controller, and how others name it as a voter."""
+    """Return a controller, and its entry in controller.quorum.voters."""
     controller = node(100, "controller", "100@127.0.0.1:0")
     await controller.start()
     return controller, f"100@{bootstrap_controllers(controller)}"

@@ -1,6 +1,7 @@
-"""Brokers that are restarted one after another, under load, and what clients see of it: nothing.
+"""Brokers that are restarted one after another under load, without any error for clients.
 
-A broker that is told to stop hands over what it leads, tells its clients so, and closes its ports when they have gone.
+A broker that shuts down moves its leaders, answers clients with the new leaders, and closes its ports when clients have
+disconnected.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _RETRIABLE = {
 
 
 class LibrdkafkaClients:
-    """A producer, and a group of each protocol; `failed` is what they told the application of."""
+    """A producer, and a consumer group of each protocol; `failed` has the errors that they reported to the
+    application."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -103,7 +105,7 @@ class LibrdkafkaClients:
             thread.start()
 
     def finish(self) -> None:
-        """Everything that was acknowledged has been polled, by each group."""
+        """Wait until each group has polled every acknowledged record."""
         self._is_done.set()
         self._threads[0].join()
         try:
@@ -137,7 +139,7 @@ def all_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProc
 
 @pytest.fixture
 def brokers(all_brokers: BrokerProcesses) -> Iterator[BrokerProcesses]:
-    """All three brokers, started again if a test before has stopped them."""
+    """Return all three brokers, started again if an earlier test has stopped them."""
     all_brokers.start_all()
     yield all_brokers
     assert not all_brokers.complaints()

@@ -78,7 +78,7 @@ def produce(topic: str, values: list[bytes], settings: dict[str, str]) -> None:
 
 
 def principals_of(broker: Broker) -> list[str]:
-    """Those of all connections that have logged in."""
+    """Return the principals of all connections that have logged in."""
     connections = [one.connection for held in broker.listeners for one in held.listener.connections]
     return [one.principal for one in connections if one.authenticate_by_ms is None]
 

@@ -1,4 +1,4 @@
-"""Brokers in processes of their own that demand logins, with users that they were formatted with."""
+"""Brokers in processes of their own that demand logins, with users from formatting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three brokers with logins and access control lists on every listener, from nothing to clients that do their work.
+"""Three brokers with logins and ACLs on every listener, from the first start to working clients.
 
 The nodes log in as `node`, which is a super user as `admin` is. Other users get rights with kafka-acls.
 """

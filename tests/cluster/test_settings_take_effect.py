@@ -1,4 +1,4 @@
-"""Settings of producers and transactions do what they say, on running brokers, from the file and while they run."""
+"""Settings of producers and transactions take effect on running brokers, from the file and when changed at run time."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def produce(
 
 
 def producers_of(broker: Broker, topic: str) -> dict[int, int]:
-    """Producer id → where its open transaction began, or -1, as this broker's replica of partition 0 knows them."""
+    """Return producer id → first offset of its open transaction, or -1, in this broker's replica of partition 0."""
     request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])])
     with wire_to(broker) as wire:
         [partition] = wire.ask(request, DescribeProducersResponse, 0).topics[0].partitions
@@ -74,7 +74,7 @@ def producers_of(broker: Broker, topic: str) -> dict[int, int]:
 
 
 def wait_for_producers(cluster: Cluster, wanted: dict[int, int]) -> None:
-    """Wait until every replica of the topic t remembers these producers."""
+    """Wait until every replica of the topic t has state of exactly these producers."""
     until(lambda: all(producers_of(cluster[one], "t") == wanted for one in cluster), f"{wanted} everywhere")
 
 
@@ -237,7 +237,7 @@ def bytes_of(records: memoryview) -> memoryview:
 
 
 def buffers_of(broker: Broker) -> set[tuple[int, int]]:
-    """The sizes of the send and the receive buffers of all connections of clients."""
+    """Return the sizes of the send and receive buffers of all client connections."""
 
     def look(inside: Any) -> set[tuple[int, int]]:
         sockets = [

@@ -1,5 +1,5 @@
-"""Coordinators of share and streams groups on really started brokers: their features, their groups' own configuration,
-and what is left of a group when its coordinator dies."""
+"""Coordinators of share and streams groups on real brokers: their features, the configuration of groups, and the state
+of a group after a failover of its coordinator."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_share_and_streams_groups_are_the_same_when_their_coordinator_was_killed
 
 
 def share(cluster: Cluster, group: str) -> int:
-    """Join a share group; the epoch at which the member has its partitions."""
+    """Join a share group; return the member epoch at which the member has its partitions."""
     epoch = 0
 
     def joins() -> bool:
@@ -141,7 +141,7 @@ def beat(cluster: Cluster, group: str, epoch: int) -> ShareGroupHeartbeatRespons
 
 
 def described(cluster: Cluster) -> tuple[object, ...]:
-    """Everything that a coordinator knows of both groups but where it is itself."""
+    """Return the descriptions of both groups, without the address of the coordinator."""
     with AskedCluster(cluster.bootstrap_servers) as asked:
         return (
             describe_streams_group(asked, "app")._replace(coordinator=None),  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """A principal without rights asks each API of share and streams groups, on a broker with an authorizer.
 
-Nothing that it asks for happens, and nothing that it is told depends on what there is: a group that exists and one that
-does not get the same answer.
+Its requests have no effect, and the responses do not reveal what exists: they are the same for an existing group and
+for an unknown one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LOADING = (14, 15, 16)
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A topic and a share group, both of which the administrator has made; carol may use the group and no topic."""
+    """Yield a stage with a topic and a share group of the administrator; carol may use the group and no topic."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         believe_client_ids(monkeypatch)
         with Broker(SETTINGS | {"share.coordinator.state.topic.num.partitions": "1"}) as running:

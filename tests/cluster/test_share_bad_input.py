@@ -1,8 +1,8 @@
-"""What clients of share groups do wrong: each gets the right code, its group loses nothing, and another is unharmed.
+"""Invalid requests of share group clients: each gets the right error code, and no group loses records.
 
-Every test has a topic and a group of its own; `Group.check` shows afterwards that every record of the group can still
+Every test has a topic and a group of its own; `Group.check` checks afterwards that every record of the group can still
 be acquired and accepted. The group `bystanders` has acquired records before the first test, and accepts them after the
-last one: nothing that others did wrong has taken them away.
+last one, so no invalid request of another group has released them.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ class Group:
         return self.player.look(request, actor=member)
 
     def say(self, *batches: tuple[int, int, list[int]], **settings: Any) -> ErrorCode:
-        """The error for the partition; the session goes on."""
+        """Send a ShareAcknowledge; return the error code of the partition. The share session continues."""
         response = self.ask(self.epoch, *batches, **settings)
         assert response.error_code == ErrorCode.NONE, response
         self.epoch += 1
         return ErrorCode.of(response.responses[0].partitions[0].error_code)
 
     def check(self, first: int = 0) -> None:
-        """The member still has everything from this offset on, and accepts it for good."""
+        """Check that the member still has all records from this offset on, and accept them."""
         assert self.say((first, RECORDS - 1, [ACCEPT])) is ErrorCode.NONE
         self.player.look(produce(self.topic, plain(1)), 12)
         assert self.fetch(self.epoch) == [(RECORDS, RECORDS, 1)]

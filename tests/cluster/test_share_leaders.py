@@ -1,7 +1,7 @@
-"""ShareFetch and ShareAcknowledge at a broker that does not lead the partition: the answer says which broker does.
+"""ShareFetch and ShareAcknowledge at a broker that does not lead the partition: the response names the leader.
 
 Three brokers; the replicas of every topic are on brokers 1 and 2, and broker 1 leads it at first. So broker 2 is a
-follower, and broker 3 knows of the partition from the metadata alone.
+follower, and broker 3 has the partition only in its metadata.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Shared:
         return self.cluster[leader].inspect(look)
 
     def not_leader(self, leader: int) -> Told:
-        """The answer of a broker that does not lead the partition."""
+        """Return the expected response of a broker that does not lead the partition."""
         endpoint = (leader, "127.0.0.1", self.cluster[leader].port)
         return Told(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader, self.leader_epoch, [endpoint])
 
@@ -110,7 +110,7 @@ class Shared:
         return acknowledge(self.name, self.member, epoch, {(self.id, 0): [(first, last, [ACCEPT])]})
 
     def move_leader(self) -> None:
-        """Broker 2 leads, and every broker knows it."""
+        """Make broker 2 the leader, and wait until every broker's image has that."""
         player = self.player
         player.look(reassign(self.topic, 0, [FOLLOWER, LEADER]))
 

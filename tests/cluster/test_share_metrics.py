@@ -1,4 +1,4 @@
-"""What share groups do, in /metrics: under the names of Kafka's own metrics (KIP-1103)."""
+"""Metrics of share groups in /metrics, under the names of Kafka's own metrics (KIP-1103)."""
 
 from __future__ import annotations
 

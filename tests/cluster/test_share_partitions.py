@@ -1,4 +1,4 @@
-"""Share groups on really started brokers, asked over raw connections: what happens to records, state and sessions."""
+"""Share groups on real brokers, with requests over raw connections: records, share state and share sessions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def player() -> Iterator[Player]:
 
 
 def begin(player: Player, *counts: int, group: str = "g", **configs: str) -> Uuid:
-    """A topic with batches of so many records, and a share group with a member that has its partition."""
+    """Create a topic with batches of so many records, and a share group with a member that has its partition."""
     player.look(create(topic("t", 1, 1)))
     for count in counts:
         player.look(produce("t", plain(count)), 12)

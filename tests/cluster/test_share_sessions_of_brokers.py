@@ -1,4 +1,4 @@
-"""Share sessions on really started brokers: what is left when one ends, and what long reads leave to others."""
+"""Share sessions on real brokers: the release of records at their end, and long reads that leave time to others."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_waiting_share_fetch_ends_with_its_session() -> None:
 
 
 class NotedClock(ManualClock):
-    """Remembers how long it was asked to wait."""
+    """A manual clock that records the durations of waits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Readers who ask for much and take nothing, and connections beyond what a broker is told to take."""
+"""Consumers that request much data and do not read it, and connections over the limit of a broker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broker() -> Iterator[Broker]:
 
 
 def fill(broker: Broker) -> None:
-    """With 8 MiB."""
+    """Fill the topic with 8 MiB."""
     with Wire(broker.port, PATIENCE_S) as wire:
         for _ in range(16):
             assert produce(wire, "t", plain(timestamp=now_ms(), size=MIB // 2)).error_code == 0
@@ -49,13 +49,13 @@ def unread_bytes(broker: Broker) -> int:
 
 def test_responses_to_clients_that_do_not_read_stay_in_the_segment_files(broker: Broker) -> None:
     fill(broker)
-    with ExitStack() as stack, Canary(broker.port, "canary") as bird:
+    with ExitStack() as stack, Canary(broker.port, "canary") as canary:
         readers = [stack.enter_context(Wire(broker.port, PATIENCE_S, receive_buffer_bytes=4096)) for _ in range(16)]
         for reader in readers:
             reader.write(fetch_request("t", 0, max_bytes=8 * MIB), FETCH_VERSION)
             assert int.from_bytes(reader.receive(4), "big") > 7 * MIB
         assert unread_bytes(broker) <= 16 * 64 * 1024
-        bird.sings()
+        canary.check_round_trip()
     with Wire(broker.port, PATIENCE_S) as wire:
         assert len(fetch(wire, "t", 0, max_bytes=8 * MIB).records) > 7 * MIB
     until(lambda: unread_bytes(broker) == 0, "that everything was read or is gone", PATIENCE_S)
@@ -72,7 +72,7 @@ def test_the_more_responses_are_unread_the_smaller_are_the_next_ones(
     def unread() -> int:
         return unread_bytes(broker)
 
-    with ExitStack() as stack, Canary(broker.port, "canary") as bird:
+    with ExitStack() as stack, Canary(broker.port, "canary") as canary:
         readers = [stack.enter_context(Wire(broker.port, PATIENCE_S, receive_buffer_bytes=4096)) for _ in range(16)]
         sizes = []
         for reader in readers:
@@ -83,7 +83,7 @@ def test_the_more_responses_are_unread_the_smaller_are_the_next_ones(
         assert sizes[-1] < sizes[0] // 2
         assert min(sizes) > MIB // 2, "every consumer gets a batch"
         assert unread() <= 16 * MIB
-        bird.sings()
+        canary.check_round_trip()
     until(lambda: unread() == 0, "that everything was read or is gone", PATIENCE_S)
     with Wire(broker.port, PATIENCE_S) as wire:
         assert len(fetch(wire, "t", 0, max_bytes=8 * MIB).records) > 7 * MIB
@@ -101,17 +101,17 @@ def test_a_changed_max_connections_applies_to_new_connections_at_once(broker: Br
         return broker.inspect(lambda inside: inside.stage(NodeListeners).shares.client_quota.limits.max_connections)
 
     until(lambda: limit() == 20, lambda: f"the limit is known, not {limit()}", PATIENCE_S)
-    with ExitStack() as stack, Canary(broker.port, "canary") as bird:
+    with ExitStack() as stack, Canary(broker.port, "canary") as canary:
         strangers = [stack.enter_context(Wire(broker.port, 5.0)) for _ in range(19)]
         assert stack.enter_context(Wire(broker.port, PATIENCE_S)).is_closed()
         for stranger in strangers[:5]:
             stranger.close()
-        until(lambda: _sings(bird), "that there is room again", PATIENCE_S)
+        until(lambda: _is_served(canary), "that there is room again", PATIENCE_S)
 
 
-def _sings(bird: Canary) -> bool:
+def _is_served(canary: Canary) -> bool:
     try:
-        bird.sings()
+        canary.check_round_trip()
     except (Closed, OSError):
         return False
     return True

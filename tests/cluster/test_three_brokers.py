@@ -1,4 +1,4 @@
-"""Three brokers in one process, and a client that does not notice much of what happens to them."""
+"""Three brokers in one process, and clients that continue through failures of brokers."""
 
 from __future__ import annotations
 

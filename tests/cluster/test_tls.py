@@ -76,7 +76,7 @@ class TlsProcesses:
             process.close()
 
     def presented_certificate(self, number: int) -> bytes:
-        """The certificate that a broker shows to a new client."""
+        """Return the certificate that a broker presents to a new client."""
         context = ssl.create_default_context(cafile=str(self.files.trust))
         with (
             socket.create_connection(("127.0.0.1", self.ports[number][0]), TIMEOUT_S) as plain,
@@ -85,7 +85,7 @@ class TlsProcesses:
             return secured.getpeercert(binary_form=True) or b""
 
     def read_anew(self, number: int) -> None:
-        """Tell a broker where its key store is, which it knows: the file behind the path is another one."""
+        """Set ssl.keystore.location of a broker to the same path, so that it reads the replaced file."""
         key = "listener.name.client.ssl.keystore.location"
         self.set(number, key, str(self.key_stores[number]))
 
@@ -139,7 +139,7 @@ def test_nodes_and_clients_without_a_certificate_reach_no_listener(cluster: TlsP
 
 
 def renewed(cluster: TlsProcesses, number: int) -> Issued:
-    issued = cluster.files.vouch(f"broker-{number}")
+    issued = cluster.files.certify(f"broker-{number}")
     fresh = issued.write(cluster.key_stores[number].with_suffix(".new"))
     fresh.replace(cluster.key_stores[number])
     return issued
@@ -199,7 +199,7 @@ def test_a_key_store_with_another_identity_is_refused_and_the_old_one_is_kept(
     cluster: TlsProcesses, common_name: str, how: dict[str, object], says: str
 ) -> None:
     shown = cluster.presented_certificate(1)
-    path = cluster.files.vouch(common_name, **how).write(cluster.files.folder / "other.pem")
+    path = cluster.files.certify(common_name, **how).write(cluster.files.folder / "other.pem")
     with pytest.raises(KafkaException, match=says):
         cluster.set(1, "listener.name.client.ssl.keystore.location", str(path))
     assert cluster.presented_certificate(1) == shown

@@ -1,8 +1,8 @@
-"""What compaction may do to a list of batches, said without saying how: the model's side of a cleaning pass.
+"""What compaction may do to a list of batches, as rules for the result: the model of a compaction pass.
 
-Below the first uncleanable offset a batch may be gone or have fewer records, if every record that is gone was one of
-these: superseded by a later record of its key that is there and below that offset; part of an aborted transaction;
-a tombstone whose delete horizon has passed. What is left is what it was, with its offset. Above, nothing changes.
+Below the first uncleanable offset a batch may be missing or have fewer records, if every missing record was one of
+these: superseded by a later record of its key that is present and below that offset; part of an aborted transaction;
+a tombstone whose delete horizon has passed. Other records and their offsets are unchanged, and all above that offset.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.property.log_model import Ghost, LogModel, Stored
 
 
 def clean(disk: SimulatedDisk, directory: LogDirectory, log: PartitionLog, now_ms: int) -> int:
-    """One pass, in place, if there is anything to clean; the first offset that it leaves alone."""
+    """Run one pass if there is anything to clean; return the first offset that it does not change."""
     cleanable = assess(log, None, now_ms)
     if not cleanable.cleanable_bytes:
         return 0
@@ -40,7 +40,7 @@ def clean(disk: SimulatedDisk, directory: LogDirectory, log: PartitionLog, now_m
 
 
 def check_compaction(log: PartitionLog, model: LogModel, before: Sequence[Stored], end: int, now_ms: int) -> None:
-    """Check what a pass left of the batches that were there, and take it over."""
+    """Check the batches after a pass against those before, and put the new ones into the model."""
     after = found_batches(log)
     assert [batch for batch in after if batch.base_offset >= end] == [
         batch for batch in before if batch.base_offset >= end
@@ -81,7 +81,7 @@ def identity_of(batch: Stored) -> tuple[object, ...]:
 
 
 def replace_below(model: LogModel, cleaned: list[Stored], end: int) -> None:
-    """The cleaned batches are durable, and those that they replace are gone from every list that may come back."""
+    """Make the cleaned batches durable in the model, also in the ghost lists that a power loss may restore."""
 
     def merged(batches: Sequence[Stored]) -> list[Stored]:
         return [*cleaned, *(batch for batch in batches if batch.base_offset >= end)]

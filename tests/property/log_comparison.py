@@ -1,8 +1,7 @@
-"""Comparing a partition log with its model (`log_model`): what it has, what it answers, and what a crash left of it.
+"""Comparison of a partition log with its model (`log_model`): content, results of methods, and state after a crash.
 
-Nothing here writes to the disk of the log, so that a comparison can stand between any two steps. The bytes are read
-from the `.log` files and taken apart by the header alone; what the log says through its methods is compared with what
-the list says.
+Nothing here writes to the disk of the log, so that a comparison can be made between any two steps. The bytes are read
+from the `.log` files and split only by the headers; results of the log's methods are compared with those of the list.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ALL_SIZES = 1 << 30
 
 
 def found_batches(log: PartitionLog) -> list[Stored]:
-    """Every batch in the files, after checking that the files hold whole, valid, rising batches and nothing else."""
+    """Return every batch in the files, after checking that the files have only complete, valid batches in order."""
     found: list[Stored] = []
     previous_base = -1
     for segment in log.segments:
@@ -110,7 +109,7 @@ def check_indexes(log: PartitionLog) -> None:
 
 
 def check_snapshots(log: PartitionLog, model: LogModel, disk: SimulatedDisk) -> None:
-    """Each says what the batches below its offset say, unless it says itself that it is damaged."""
+    """Check that each producer snapshot agrees with the batches below its offset, unless it is detected as damaged."""
     contents = disk.contents()
     for offset in log.snapshots.offsets:
         try:
@@ -127,7 +126,7 @@ def check_snapshots(log: PartitionLog, model: LogModel, disk: SimulatedDisk) -> 
 def check_read(
     log: PartitionLog, model: LogModel, offset: int, max_bytes: int, up_to: ReadUpTo, at_least_one_batch: bool
 ) -> int:
-    """Read, and compare; the offset to go on at."""
+    """Read from the log, compare with the model, and return the offset of the next read."""
     try:
         fetched = log.read(offset, max_bytes, up_to, at_least_one_batch=at_least_one_batch)
     except OffsetOutOfRange:
@@ -168,7 +167,7 @@ def check_read(
 
 
 def read_committed(batches: Sequence[Stored], aborted: list[tuple[int, int]]) -> list[object]:
-    """What a consumer makes of fetched batches: as the Kafka protocol tells it to use the list of aborted ones."""
+    """Return what a read_committed consumer sees of fetched batches, with the list of aborted transactions."""
     waiting = sorted(aborted, key=lambda one: one[1])
     dropped: set[int] = set()
     found: list[object] = []
@@ -192,7 +191,8 @@ def check_time(log: PartitionLog, model: LogModel, timestamp: int) -> None:
 
 
 def check_newest(log: PartitionLog) -> None:
-    """Of everything that is in the files: like Kafka's, the answer may lie below the log start offset."""
+    """Check the offset of the newest timestamp of all records in the files; as in Kafka it may be below the log
+    start."""
     found = log.find_max_timestamp()
     there = [record for batch in found_batches(log) for record in batch.records]
     expected = max(there, key=lambda record: (record.timestamp, -record.offset), default=None)
@@ -224,7 +224,7 @@ def check_whole(log: PartitionLog, model: LogModel, disk: SimulatedDisk) -> None
 def adopt(
     log: PartitionLog, model: LogModel, stop: Stop, *, lost_start: bool = False, lost_state: bool = False
 ) -> None:
-    """Check that a log that was opened anew has what it must and nothing that it may not, and go on with that.
+    """Check that a reopened log has all that it must and nothing that it may not have, and set the model to that.
 
     `lost_start`: the checkpoints of the directory were damaged. `lost_state`: snapshots were.
     """
@@ -270,7 +270,8 @@ def could_be(found: list[Stored], log: Ghost, model: LogModel, stop: Stop) -> bo
 
 
 def adopt_producers(log: PartitionLog, model: LogModel, chosen: Ghost, *, lost_state: bool) -> None:
-    """The producers must be what all batches say; if snapshots can be gone, what those say that are there."""
+    """Check the producers of a reopened log: they follow from all batches or, if snapshots may be lost, from those
+    left."""
     memories = [[batch for batch in chosen.memory if batch.next_offset <= model.log_end]]
     if lost_state or not model.batches:
         memories.append(model.batches)
@@ -284,11 +285,11 @@ def adopt_producers(log: PartitionLog, model: LogModel, chosen: Ghost, *, lost_s
             break
     else:
         raise AssertionError(f"{log!r} knows {entries}, and not what one of {memories} says")
-    forget(log, model)
+    forget_older_batches(log, model)
 
 
-def forget(log: PartitionLog, model: LogModel) -> None:
-    """After a reload: the snapshot had only the last batch of each producer, so repetitions of others are unknown."""
+def forget_older_batches(log: PartitionLog, model: LogModel) -> None:
+    """Remove from the model the batches of producers that a reload forgot: a snapshot has only the last of each."""
     producers, _ = learnt(model.memory)
     entries = list(log.producers.entries())
     assert {entry.producer_id for entry in entries} == producers.keys(), f"{entries}, {producers}"
@@ -298,10 +299,10 @@ def forget(log: PartitionLog, model: LogModel) -> None:
 
 
 def fingerprint(log: PartitionLog) -> dict[str, object]:
-    """Everything that a second opening must find again.
+    """Return everything that must be equal after opening the log a second time.
 
-    The last stable offset is left out: a snapshot does not say which markers are unreplicated, and a scan finds out.
-    So is an epoch of which nothing is left: whether it is known depends on whether its deleted batches were scanned.
+    The last stable offset is left out: a snapshot does not have which markers are unreplicated, but a scan finds out.
+    So is an epoch without remaining batches: whether it is known depends on whether its deleted batches were scanned.
     """
     return {
         "offsets": (log.log_start_offset, log.high_watermark, log.log_end_offset),

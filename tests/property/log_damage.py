@@ -1,8 +1,8 @@
-"""How the files beside a log decay while it is stopped: lost, truncated, filled with something else, one bit flipped.
+"""Damage of the files of a stopped log: lost, truncated, filled with other bytes, one bit flipped.
 
-Only files that repeat what the log says, and only damage that can be noticed. Of an index in the middle of a log that
-was closed in order nothing but the end is looked at, and a transaction index that is shorter by whole entries, or gone,
-looks like one of fewer aborts: as in Kafka, that cannot be noticed.
+Only files that repeat what the `.log` files have are damaged, and only in ways that can be detected. After a clean
+shutdown only the end of an index is read, and a transaction index that lacks whole entries, or is missing, looks like
+one with fewer aborted transactions: as in Kafka, that cannot be detected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DAMAGEABLE = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-ch
 
 
 def damage(disk: SimulatedDisk, path: str, kind: int, percent: int) -> None:
-    """Let a file decay in a way that can be noticed: a transaction index that is shorter by whole entries cannot."""
+    """Damage a file in a way that can be detected, so not by removing whole entries of a transaction index."""
     inode = disk.platter.inode(path)
     size = len(inode.data)
     cut = size * percent // 100

@@ -1,25 +1,24 @@
-"""A partition log as a list of batches: the dumb model that the real one is compared with, and the comparison itself.
+"""A partition log as a list of batches: the simple model that the real one is compared with.
 
-The model knows what was appended, in order, and nothing that could be computed from it. Everything that can be asked
-of a log is worked out anew from the whole list each time: what a producer may send next, which transactions are open,
-which leader wrote what. There are no segments, indexes, snapshots or checkpoints here.
+The model has the appended batches, in order, and no state derived from them. Every question is answered from the whole
+list each time: what a producer may send next, which transactions are open, which leader wrote what. There are no
+segments, indexes, snapshots or checkpoints here.
 
-Crashes make a log uncertain, so the model says what *must* be there and what *may* be:
+After a crash the content of a log is uncertain, so the model has what *must* be present and what *may* be:
 
-    `batches`       what a reader finds; after the process died, or a stop in order, exactly these
-    `durable_end`   what lies below it was synced, and must be there after a loss of power
-    `ghosts`        the lists as they were before truncations that no sync has made final: after a loss of power the
-                    log may be one of them again, whole or in part
-    `durable_start` where the log started when that was last synced: a loss of power may bring deleted records back, but
-                    none below it
+    `batches`       what a reader finds; after a kill of the process, or a clean shutdown, exactly these
+    `durable_end`   batches below it were synced, and must be present after a power loss
+    `ghosts`        the lists from before truncations that no sync has made durable: after a power loss the log may be
+                    one of them again, or a prefix
+    `durable_start` the log start when it was last synced: a power loss may restore deleted records, but none below it
 
-After a loss of power, what is left must be the beginning of one of these lists, cut between two batches, and reach
-at least to `durable_end`. Never a mixture of two lists: a log that has the batches of one leader in front of those that
-another leader wrote behind something else looks healthy and is a different log.
+After a power loss the log must be a prefix of one of these lists, and reach at least to `durable_end`. It must never
+be a mixture of two lists: batches of one leader, followed by those that another leader wrote after different batches,
+look like a valid log and are not the same log.
 
-Producers have a list of their own, `memory`, because the log forgets batches (retention, compaction) and not what they
-said about their producers, as long as a snapshot tells it. Snapshots keep only the last batch of each producer, so a
-reload may forget the four before it; `recognised` says which it has not.
+Producers have a list of their own, `memory`: when the log drops batches (retention, compaction), producer snapshots
+keep the state of their producers. Snapshots have only the last batch of each producer, so a reload may forget the four
+before it; `recognised` has those that are still known.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class Marker(NamedTuple):
 
 
 class Stored:
-    """A batch as it stands in the log, byte for byte."""
+    """A batch as it is in the log, byte for byte."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -99,7 +98,7 @@ def stamped(data: bytes | bytearray, base_offset: int, epoch: int, append_time_m
 
 @dataclass
 class Producer:
-    """The state of one producer as it follows from all its batches."""
+    """The state of one producer, derived from all its batches."""
 
     epoch: int = -1
     coordinator_epoch: int = -1
@@ -114,7 +113,7 @@ class Producer:
 
 
 class Ghost(NamedTuple):
-    """The log as it was before a truncation."""
+    """The content of the log before a truncation."""
 
     batches: list[Stored]
     memory: list[Stored]
@@ -130,7 +129,7 @@ class Ended(NamedTuple):
 
 
 def learnt(batches: Iterable[Stored]) -> tuple[dict[int, Producer], list[Ended]]:
-    """Go through all batches and say what they mean for the producers."""
+    """Return the producers and ended transactions that follow from all batches."""
     producers: dict[int, Producer] = {}
     ended: list[Ended] = []
     for batch in batches:
@@ -156,7 +155,7 @@ def learnt(batches: Iterable[Stored]) -> tuple[dict[int, Producer], list[Ended]]
 
 @dataclass
 class LogModel:
-    """One partition. Operations return what the real log must answer; see the head of this file for the fields."""
+    """The model of one partition. Operations return what the real log must return; the fields are described above."""
 
     is_log_append_time: bool = False
     batches: list[Stored] = field(default_factory=list)
@@ -192,7 +191,8 @@ class LogModel:
         return producers
 
     def last_stable_offsets(self) -> tuple[int, int]:
-        """The least and the greatest that it may be: they differ only where a reload may have forgotten a marker."""
+        """Return the least and the greatest possible last stable offset; they differ if a reload may have lost a
+        marker."""
         producers, ended = learnt(self.memory)
         still_open = [one.transaction_since for one in producers.values() if one.transaction_since is not None]
         unreplicated = [one for one in ended if one.marker_offset >= self.high_watermark]
@@ -207,7 +207,7 @@ class LogModel:
         return [batch for batch in self.batches if batch.last_offset >= self.log_start]
 
     def committed(self, batches: Sequence[Stored]) -> list[Record]:
-        """The data records in these batches that are not part of an aborted transaction."""
+        """Return the data records in these batches that are not part of an aborted transaction."""
         found: list[Record] = []
         for batch in batches:
             if batch.marker is None and not (batch.header.is_transactional and self.is_aborted(batch)):
@@ -231,7 +231,8 @@ class LogModel:
     # ---- what an append means ----
 
     def refusal_of(self, data: bytes | bytearray) -> ErrorCode | BatchMetadata | None:
-        """Why a batch of a client is refused, or what it repeats; None if it is appended."""
+        """Return the error for a batch of a client, or the batch of which it is a duplicate, or None if it is
+        appended."""
         batch = RecordBatch(data)
         producer = self.producers().get(batch.producer_id)
         if producer is None:
@@ -260,7 +261,7 @@ class LogModel:
         return None
 
     def lead(self, data: bytes | bytearray, epoch: int, now_ms: int) -> Stored:
-        """Append as leader; what stands in the log then."""
+        """Append as leader, and return the batch as it is in the log then."""
         batch = stamped(data, self.log_end, epoch, now_ms if self.is_log_append_time else None)
         self.follow([batch])
         return batch
@@ -297,7 +298,7 @@ class LogModel:
         return self.batches[-1].next_offset if self.batches else 0
 
     def shorten_to(self, offset: int) -> None:
-        """The log ends there, and behind its last batch."""
+        """Truncate to the offset: batches from there on are removed."""
         assert self.last_batch_end() <= offset
         self.log_end = self.reloaded_at = offset
         self.log_start = min(self.log_start, offset)
@@ -305,7 +306,7 @@ class LogModel:
         self.durable_end = min(self.durable_end, offset)
 
     def restart(self, offset: int) -> None:
-        """Everything goes, and the log goes on elsewhere."""
+        """Remove all batches, and let the log continue at another offset."""
         self.ghosts.append(self._as_it_is())
         self.batches, self.memory = [], []
         self.log_start = self.log_end = self.high_watermark = offset
@@ -326,7 +327,7 @@ class LogModel:
         self.log_start = max(self.log_start, offset)
 
     def synced(self, offset: int, truncations: int) -> None:
-        """A flush that began at these is done."""
+        """Note that a flush is complete which began at this offset, with these truncations."""
         if truncations == self.truncations:
             self.durable_end = max(self.durable_end, offset)
             self.ghosts.clear()
@@ -346,9 +347,9 @@ class LogModel:
 
 
 def describes(producer: Producer, producer_id: int, entry: ProducerStateEntry) -> bool:
-    """Whether an entry says the same, but for batches that a reload may have forgotten: never the last one.
+    """Return whether an entry agrees with the producer, except for batches before its last that a reload may have lost.
 
-    The time of a remembered batch is not compared: a snapshot has one time for producer and batch, as Kafka's has.
+    Times of batches are not compared: a snapshot has one time for producer and batch, as Kafka's has.
     """
     known = [batch[:3] for batch in entry.batches]
     all_of_them = [batch[:3] for batch in producer.batches]

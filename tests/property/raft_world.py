@@ -1,12 +1,12 @@
-"""A quorum in a bad world: machines, a network that loses and repeats, disks that lose what was not synced.
+"""A simulated quorum with faults: raft machines, a network that loses and repeats messages, disks that lose writes.
 
-Everything comes from one seed and happens on simulated time. After every event the world checks what must hold:
+Everything follows from one seed and uses simulated time. After every event the world checks the invariants:
 
     one leader      in an epoch
-    epochs          of a member never go back, over crashes too
-    committed       what one member knows to be committed at an offset, no member ever sees otherwise
+    epochs          of a member never go back, also over crashes
+    committed       a record that one member knows as committed is the same on every member, for ever
     high watermark  of a leader: a majority has everything below it on its disks
-    completeness    a new leader has all that was ever committed
+    completeness    a new leader has all records that were ever committed
 
 The log is a list, and its records are pickled into the bytes that a fetch carries. A record is a number, or the voters.
 """
@@ -115,7 +115,7 @@ class Member:
         self.obey()
 
     def crash(self, keeps: int) -> None:
-        """The power goes; `keeps` entries that were not synced happen to be on the disk all the same."""
+        """Crash with a power loss, after which the disk has `keeps` of the entries that were not synced."""
         self.is_up = False
         self.life += 1
         for give_up in self.world.waiting.pop(self.key.id, []):
@@ -130,7 +130,7 @@ class Member:
             self.disk.entries = self.log.entries[: self.log.durable_end_offset + keeps]
 
     def wipe(self, directory_id: Uuid) -> None:
-        """Another disk: another member with the same id."""
+        """Replace the disk by an empty one, which makes this another member with the same id."""
         self.world.wiped.append(self.key)
         self.key = ReplicaKey(self.key.id, directory_id)
         self.disk = Disk()
@@ -339,7 +339,7 @@ class World:
     # Faults.
 
     def isolate(self, *ids: int) -> None:
-        """Nothing passes between these and the others."""
+        """Cut all connections between these members and the others."""
         self.cut = {
             pair
             for one in self.by_id
@@ -358,7 +358,7 @@ class World:
 
     @property
     def leader(self) -> Member | None:
-        """The one of the highest epoch."""
+        """Return the leader of the highest epoch."""
         leading = [one for one in self.members if one.is_up and one.raft.is_leader]
         return max(leading, key=lambda one: one.raft.epoch, default=None)
 

@@ -1,9 +1,9 @@
-"""What each API checks: in every version, on the listeners of brokers and of controllers, denied and allowed.
+"""The authorization of each API: in every version, on the listeners of brokers and of controllers, denied and allowed.
 
-`TABLE` says for every API which rights it needs, in the order in which it asks for them, and what a client hears that
-has only those before. For each case a principal of its own asks: one with none of the rights, one with the first of
-them, …, one with all. Requests are those of `test_every_api`. While rights are missing nothing may change; with all of
-them no answer may have an authorization error in it.
+`TABLE` has for every API the rights that it needs, in the order in which it checks them, and the error for a client
+that has only the rights before. Each case has a principal of its own: one with none of the rights, one with the first,
+…, one with all. Requests are those of `test_every_api`. While rights are missing nothing may change; with all rights no
+response may have an authorization error.
 
 Lists that are filtered, and what exactly a hidden topic looks like, are in `tests/cluster/test_authorization.py`.
 """
@@ -92,7 +92,7 @@ Right = tuple[Operation, ResourceType]
 
 
 class Step(NamedTuple):
-    """What a client hears one of that lacks these rights."""
+    """Rights, and the error codes of which a client without them must get one."""
 
     rights: tuple[Right, ...]
     heard: frozenset[ErrorCode]
@@ -287,7 +287,7 @@ def test_what_the_row_of_an_api_declares_is_in_the_table() -> None:
 
 
 def codes_of(value: object) -> set[int]:
-    """Every error code in a response, in any of its fields."""
+    """Return every error code in a response, in any of its fields."""
     if isinstance(value, list):
         return {code for one in value for code in codes_of(one)}
     if not isinstance(value, Struct):
@@ -328,8 +328,8 @@ async def scenario() -> None:
 
     # Without the rights no request changes anything.
     before = controller.image.offset
-    unheard = await asker.unheard([(case, number) for case in cases for number in range(len(case.steps))])
-    assert not unheard, "\n".join(unheard)
+    missing_errors = await asker.missing_errors([(case, number) for case in cases for number in range(len(case.steps))])
+    assert not missing_errors, "\n".join(missing_errors)
     assert controller.image.offset == before, "a request that was denied has changed something"
 
     # The quorum's own requests may take the lead from the controller; others should find it in place.
@@ -343,7 +343,7 @@ async def scenario() -> None:
 
 
 def made_sensible(request: Message, version: int, seed: int) -> Message:
-    """The request, where one made of chance is refused for its form before anything else is looked at."""
+    """Return the request with valid values in fields in which random ones are refused before authorization."""
     if isinstance(request, MetadataRequest) and version < 12:
         request.topics = [MetadataRequestTopic(name="t")]
     elif isinstance(request, CreateTopicsRequest):
@@ -376,7 +376,7 @@ class Asker:
         self._known: Known
 
     async def prepare(self) -> None:
-        """A topic, a group with an offset, and the rights of all principals."""
+        """Create a topic, a group with an offset, and the ACLs of all principals."""
         host, _, port = self._servers[BROKER].partition(":")
         channel = Channel(SystemNetwork(), host, int(port), ADMIN)
         one = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=[], configs=[])
@@ -422,8 +422,8 @@ class Asker:
                 await asyncio.sleep(0.01)
         channel.close()
 
-    async def unheard(self, asked: list[tuple[Case, int]]) -> list[str]:
-        """The cases in which a client with too few rights did not hear so."""
+    async def missing_errors(self, asked: list[tuple[Case, int]]) -> list[str]:
+        """Return the cases in which a client with too few rights did not get the expected error."""
 
         async def ask(case: Case, number: int) -> str | None:
             heard: set[int] = set()
@@ -437,7 +437,7 @@ class Asker:
         return [one for one in await asyncio.gather(*(ask(*each) for each in asked)) if one is not None]
 
     async def denied(self, cases: list[Case]) -> list[str]:
-        """The cases in which a client with all rights was denied something."""
+        """Return the cases in which a client with all rights got an authorization error."""
 
         async def ask(case: Case, seed: int) -> str | None:
             response = await self._ask(case, len(case.steps), seed, PATIENCE_S)

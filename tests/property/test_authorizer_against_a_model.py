@@ -1,4 +1,4 @@
-"""The authorizer against a naive reading of its rules: every entry is looked at for every question."""
+"""The authorizer, compared with a simple model that looks at every ACL for every decision."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def expected(acls: list[Acl], allows: bool, principal: str, host: str, operation
 
 
 def expected_with_some(acls: list[Acl], allows: bool, principal: str, host: str, operation: int, kind: int) -> bool:
-    """Kafka's own reading: patterns against patterns, after a look at one name that may be anything."""
+    """Return Kafka's decision for "any resource": patterns are compared with patterns, after a check of one made-up
+    name."""
     if expected(acls, allows, principal, host, operation, kind, "hardcode"):
         return True
     mine = [

@@ -1,14 +1,14 @@
-"""Compaction against a dumb model: a list of everything that was ever appended.
+"""Compaction, compared with a simple model: a list of everything that was ever appended.
 
 Random histories of appends (plain, idempotent, transactional), commits, aborts, rolls, waiting, restarts and passes
-with large and tiny maps. After every pass the log must be one that compaction may leave:
+with large and tiny offset maps. After every pass the log must be one that compaction may leave:
 
-- a reader of committed records builds the table that he would have built from the whole history;
-- nothing is there that was not appended, offsets rise, and everything behind the clean part is there;
+- a read_committed reader builds the same table as from the whole history;
+- no record is present that was not appended, offsets rise, and everything above the clean part is present;
 - the clean part has every key once, and no aborted record;
-- a tombstone is there as long as `delete.retention.ms` promises;
-- producers can go on with their sequences, even if only the log itself can tell them;
-- passes come to rest: once markers and tombstones are marked, one more changes no byte.
+- a tombstone stays for at least `delete.retention.ms`;
+- producers can continue with their sequences, also if producer state is rebuilt from the log alone;
+- passes converge: once markers and tombstones have delete horizons, one more pass changes no byte.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ histories = st.lists(st.one_of(appends, appends, ends, others), max_size=40)
 
 @dataclass
 class History:
-    """The model. A transaction's records are in `open` until it ends."""
+    """The model: a list of all appended records; those of a transaction are in `open` until it ends."""
 
     committed: list[Record] = field(default_factory=list)
     aborted: list[Record] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Played:
         self.check()
 
     def restart(self) -> None:
-        """Without snapshots, so that producers are what the log says."""
+        """Reopen the log without producer snapshots, so that producer state is rebuilt from the log."""
         before = producers_of(self.log)
         self.log.close()
         for name in self.disk.list(DIRECTORY):

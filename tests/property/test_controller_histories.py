@@ -1,23 +1,23 @@
-"""Random events of brokers, topics and disks, in any order: what must hold of the metadata holds after each.
+"""Random events of brokers, topics and disks, in any order: the invariants of the metadata hold after each.
 
-A history is a string of bytes, four for each event: what happens, and three numbers to choose with. So Hypothesis can
-make histories quickly, and shrink one that fails. The brokers here are as bad as brokers can be: they crash, come back
-too early, stop in order or not, lose disks, send what is out of date, and claim any ISR.
+A history is a string of bytes, four for each event: its kind, and three numbers for choices. So Hypothesis can generate
+histories quickly, and shrink one that fails. The brokers are as faulty as brokers can be: they crash, register again
+too early, shut down cleanly or not, lose disks, send outdated requests, and propose any ISR.
 
 After every event:
 
-    replicas ⊇ isr, elr; no replica twice, none in both      the leader is in sync, unfenced, and its disk is there
+    replicas ⊇ isr, elr; no replica twice, none in both      the leader is in sync, unfenced, and its disk is online
     in-sync replicas are unfenced, none is shutting down      no leader ⇒ no replica that may lead is up
     epochs only grow; one leader for each leader epoch        no change without a new partition epoch
-    a replica is in sync or eligible, until one of them       a leader from outside has been allowed, and is recovering
-    comes back from a crash
-    the log, read anew, makes the same image (in `Cluster.image`)
+    a replica is in sync or eligible, until one of them       an unclean election was allowed; it is recovering
+    restarts after a crash
+    a replay of the log gives the same image (in `Cluster.image`)
 
-and nothing is lost: leaders are supposed to commit something whenever enough replicas are in sync, so that the others
-fall behind. A replica that is in sync, eligible, or leads without recovering is among those that have everything.
+and nothing is lost: leaders are assumed to commit a record whenever enough replicas are in sync, so that the others
+lag. A replica that is in sync, eligible, or leads without recovering has every committed record.
 
-And at the end, when all brokers are back and every leader reports all replicas in sync: all moves have arrived, all
-replicas are in sync, and preferred leaders lead.
+And at the end, when all brokers are up and every leader reports all replicas in sync: all reassignments are complete,
+all replicas are in sync, and preferred leaders lead.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NO_LEADER = -1
 
 @dataclass
 class Node:
-    """A broker as it knows itself."""
+    """The state of a broker on the broker itself."""
 
     directories: list[Uuid]
     incarnation: int = 0
@@ -206,7 +206,7 @@ class History:
         await self.ask(alter(kind, resource, (choice[0], SET, choice[1])))
 
     async def report_isr(self, which: int, members: int, how: int) -> None:
-        """The leader reports its ISR, or another replica reports one that is out of date."""
+        """Send AlterPartition of the leader with a new ISR, or of another replica with an outdated one."""
         found = self.chosen(which)
         if found is None:
             return
@@ -284,7 +284,7 @@ class History:
     # ---- What must hold ----
 
     def check(self) -> None:
-        """After every batch that the event has written: an event can do several things in a row."""
+        """Check the invariants after each batch that the event has written, as an event can write several."""
         assert self.image is not None, "the log makes the image that the controller decides on"
         for image in self.cluster.quorum.images[self.checked :]:
             self._check(self.before, image)

@@ -1,8 +1,8 @@
-"""The two disks answer every script alike, and a loss of power never takes what was synced.
+"""The two disks give the same results for every script, and a power loss never loses synced bytes.
 
-The second test has a dumb model of the promise. For each file it keeps, byte by byte, the values that may be found
-there: a sync leaves one, a write adds one. And it knows which names are sure. It says nothing about what must get
-lost; that stands in `tests/unit/log/test_simulated_platter.py`.
+The second test has a simple model of the promise. For each file it keeps, byte by byte, the values that may be found
+after a power loss: a sync leaves one, a write adds one. It also has the names that are durable. What must be lost in
+some seeds is tested in `tests/unit/log/test_simulated_platter.py`.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ CHANGES = st.one_of(
 
 
 class Writer:
-    """Three files that are written and synced, and what was promised of each."""
+    """Three files that are written and synced, and the promise for each."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk

@@ -1,10 +1,10 @@
-"""Every API in every version that is advertised, on the listeners of brokers and of controllers: each gets an answer.
+"""Every API in every advertised version, on the listeners of brokers and of controllers: each request gets a response.
 
-Requests are made from a seed, of values that mean something in this cluster (its topics, groups, nodes, ids) and of
-values that mean nothing, and are sent over sockets to a controller that is no broker and to a broker that is no
-controller. A handler that raises, or an answer that cannot be written in the version of its request, is a mistake of
-ours and costs the client its connection: `Broker.on_bug` is told of it. Refusals, which the entrance to the controller
-makes when no controller answers, are tried in the same way.
+Requests are made from a seed, of values that exist in this cluster (its topics, groups, nodes, ids) and of random
+values, and are sent over sockets to a controller that is no broker and to a broker that is no controller. A handler
+that raises, or a response that cannot be encoded in the version of its request, is a bug of ours and closes the
+connection: `Broker.on_bug` is called. Refusals by the controller client when no controller answers are tested in the
+same way.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ _INTEGERS = {
 
 
 class PlausibleRequests(Generator):
-    """Values such as a client might send; `is_strange` mixes in others."""
+    """Makes messages of values that a client might send; `is_strange` mixes in random values."""
 
     def __init__(self, layout: Layout, rng: Random, known: Known, *, is_strange: bool) -> None:
         super().__init__(layout, rng, unknown_tags=False)

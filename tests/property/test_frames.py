@@ -1,4 +1,4 @@
-"""The frame reader beside a dumb one: join everything, then cut it up."""
+"""The frame reader, compared with a simple one that joins all bytes and then splits them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_frames_are_decoded_unchanged_however_the_stream_is_split(
 
 
 def dumb_frames(stream: bytes) -> tuple[list[bytes], bool]:
-    """Every whole frame, and whether the stream then breaks the rules."""
+    """Return every complete frame, and whether the stream then violates the protocol."""
     found: list[bytes] = []
     while len(stream) >= 4:
         size = int.from_bytes(stream[:4], "big", signed=True)

@@ -1,7 +1,7 @@
-"""The server's assignors, with random members, topics and earlier assignments.
+"""The server-side assignors, with random members, topics and earlier assignments.
 
-Checked against what an assignment must be (every partition of a subscribed topic with exactly one of its
-subscribers), how even it is, and how little moves.
+An assignment must give every partition of a subscribed topic to exactly one of its subscribers, be even, and move few
+partitions.
 """
 
 from __future__ import annotations

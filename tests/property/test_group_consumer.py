@@ -1,13 +1,13 @@
-"""Consumer groups under random events: members that join, lag, lose answers, change their minds, crash; topics that
-grow, go and come back; a coordinator that moves.
+"""Consumer groups under random events: members that join, lag, lose responses, change subscriptions, crash; topics that
+get partitions, are deleted and created again; failover of the coordinator.
 
-Every member is a client that keeps the rules: it uses a partition from the answer that gives it until the answer that
-takes it, and gives up everything when it is fenced. What must hold after every step:
+Every member is a correct client: it uses a partition from the response that assigns it until the response that revokes
+it, and stops using all partitions when it is fenced. What must hold after every step:
 
-- no partition is used by two members that live;
-- what a new coordinator reads from the log, compacted or not, is what the old one knew.
+- no partition is used by two live members;
+- a new coordinator that replays the log, compacted or not, has the same state as the old one.
 
-And when all is calm again, every partition of every subscribed topic is used by a member.
+And after the last event, every partition of every subscribed topic is used by a member.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SESSION_MS = 45_000
 
 
 class Client(Member):
-    """`owned` is what it uses, `told` what it shall use: it takes its time to give up, and takes more only then."""
+    """A member that uses `owned` and was assigned `told`: it revokes late, and uses new partitions only after that."""
 
     heard_ms = 0
     is_in = False
@@ -76,7 +76,7 @@ class Client(Member):
         return any(indexes - self.told.get(topic_id, frozenset()) for topic_id, indexes in self.owned.items())
 
     def give_up(self) -> None:
-        """It has stopped to use what it shall not use; what is new comes with the next answer."""
+        """Stop using revoked partitions; new ones are used after the next response."""
         self.owned = {
             topic_id: kept
             for topic_id, indexes in self.owned.items()
@@ -173,7 +173,8 @@ class Simulation:
         self.bench.publish(image(self.incarnation, **self.sizes))
 
     def pass_time(self) -> None:
-        """Advance the clock. Members that run heartbeat before their session ends, and give up partitions in time."""
+        """Advance the clock. Live members send heartbeats before their session expires, and revoke partitions in
+        time."""
         self.bench.pass_time(self.random.choice((500, 1_000, 4_000)))
         for client in self.clients.values():
             if client.is_in and self.bench.now_ms - client.heard_ms > SESSION_MS // 2:
@@ -193,7 +194,8 @@ class Simulation:
                 assert other == client.id, f"{place} is used by {other} and {client.id}"
 
     def check_reload(self) -> None:
-        """From the whole log, and from one that was compacted up to anywhere."""
+        """Check a coordinator that replays the whole log, and one that replays a log that was compacted up to a random
+        offset."""
         before = self.bench.shard.registry.groups.get(GROUP)
         clean_end = self.random.randint(0, self.bench.end_offset)
         for shard in (
@@ -208,7 +210,7 @@ class Simulation:
                     assert getattr(before, name) == getattr(after, name), name
 
     def calm_down(self) -> None:
-        """Nothing happens any more but heartbeats: everything comes into use."""
+        """Send only heartbeats until all partitions are used."""
         for _ in range(2 * SESSION_MS // 4_000):
             self.bench.pass_time(4_000)
             for client in self.clients.values():

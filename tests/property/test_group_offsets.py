@@ -1,7 +1,7 @@
-"""Committed offsets beside a dumb model: a list of everything that was ever written, read from the beginning each time.
+"""Committed offsets, compared with a simple model: a list of all records, which is read from the beginning each time.
 
-The shard keeps tables; the model knows only the order of the log. Both see the same commits, transactions, markers
-and deletions, and must agree on every offset, on what is unstable, and after a reload.
+The shard keeps tables; the model has only the log. Both get the same commits, transactions, markers and deletions, and
+must agree on every offset, on unstable offsets, and after a reload.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ PRODUCERS = (11, 12)
 
 @dataclass
 class Model:
-    """What was written: ("commit" | "pending", place, producer, offset), ("delete", place), ("end", producer, how)."""
+    """The model's log: ("commit" | "pending", place, producer, offset), ("delete", place), ("end", producer, how)."""
 
     log: list[tuple[object, ...]] = field(default_factory=list)
 
     def read(self) -> tuple[dict[tuple[str, int], int], set[tuple[str, int]]]:
-        """Offsets by (group, partition), and the places where something is pending."""
+        """Return offsets by (group, partition), and the keys that have pending transactional offsets."""
         offsets: dict[tuple[str, int], tuple[int, int]] = {}
         pending: dict[object, dict[tuple[str, int], tuple[int, int]]] = {}
         for position, (kind, *details) in enumerate(self.log):

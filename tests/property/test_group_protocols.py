@@ -1,11 +1,11 @@
-"""Members of both protocols in one group, from a seed: it moves between the protocols as they come and go.
+"""Members of both protocols in one group, from a seed: the group migrates between the protocols (KIP-848).
 
-Members of the classic protocol are eager, and give up all partitions before they join again, or cooperative, and keep
-what the leader leaves them. A member of the consumer protocol gives up what it is told to. A member that is told that
-it is not known, or that its generation is over, gives up everything and begins again.
+Members of the classic protocol are eager, and revoke all partitions before they rejoin, or cooperative, and keep those
+that the leader leaves them. A member of the consumer protocol revokes partitions that are no longer assigned. A member
+that gets UNKNOWN_MEMBER_ID or an old generation or epoch stops using all partitions and joins again.
 
-After every step no partition is used by two members that live. When all is calm, all partitions are in use, and a new
-coordinator knows the group as the old one did, even from a log that was compacted.
+After every step no partition is used by two live members. After the last event all partitions are used, and a new
+coordinator has the same group as the old one, also from a compacted log.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SESSION_MS = 10_000
 
 
 class ClassicMember:
-    """Goes through join, sync and heartbeats, one request at a time."""
+    """A classic member, which sends JoinGroup, SyncGroup and heartbeats, one request at a time."""
 
     def __init__(self, bench: Bench, instance: str | None, is_cooperative: bool) -> None:
         self.bench = bench
@@ -55,7 +55,7 @@ class ClassicMember:
         return ((ORDERS, index) for index in self.owned)
 
     def advance(self) -> None:
-        """Take the answer if it waits for one, and otherwise send what comes next."""
+        """Handle the response to the request in flight, or send the next request."""
         self.heard_ms = self.bench.now_ms
         if self.joining is not None:
             self._take_join()
@@ -146,7 +146,7 @@ class ClassicMember:
 
 
 def _dealt(members: dict[str, bytes]) -> dict[str, bytes]:
-    """The partitions in turn; but what one member has another must not get before it is given up."""
+    """Return the leader's assignment: partitions in turn, but none that another member still owns."""
     owners = {
         index: member
         for member, metadata in members.items()

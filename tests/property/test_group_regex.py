@@ -1,4 +1,4 @@
-"""Expressions matched in linear time beside Python's `re`, on the part of the syntax in which the two agree."""
+"""The linear-time regular expressions, compared with Python's `re` on the syntax in which both agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever bytes follow the preface of HTTP/2: nothing but answers and the end of the connection comes of them."""
+"""Any bytes after the preface of HTTP/2 result only in responses and the end of the connection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PREFACE_BYTES = 24
 
 
 class Pipe(asyncio.Transport):
-    """A transport that takes everything and sends nothing."""
+    """A transport that accepts all bytes and sends none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Pipe(asyncio.Transport):
         return False
 
     def pause_reading(self) -> None:
-        """There is nothing to hold back."""
+        """Do nothing: no bytes arrive by themselves."""
 
     resume_reading = pause_reading
 
@@ -73,7 +73,7 @@ async def echo(request: Request) -> Response:
 
 @st.composite
 def sessions(draw: st.DrawFn) -> bytes:
-    """Frames that a client would send, of which some bytes are changed, left out or put in between."""
+    """Return frames of a client, of which some bytes are changed, removed or inserted."""
     client = H2Connection(H2Configuration(validate_outbound_headers=False, normalize_outbound_headers=False))
     client.initiate_connection()
     for _ in range(draw(st.integers(1, 4))):

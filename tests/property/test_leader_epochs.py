@@ -1,4 +1,4 @@
-"""Leader epochs beside a log that simply has an epoch for each of its offsets."""
+"""The leader epoch cache, compared with a log that has an epoch for each of its offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ offsets = st.integers(0, 60)
 
 
 class PlainLog:
-    """Every offset with the epoch of the leader that wrote it, and nothing else."""
+    """The model: every offset with the epoch of the leader that wrote it."""
 
     def __init__(self) -> None:
         self.start_offset = 0

@@ -1,12 +1,12 @@
-"""The same story of a partition log, ended at every single call to the disk.
+"""One script of a partition log, which fails or crashes at every single call of the disk.
 
 The script below does everything that changes files: appends of every kind, rolls, an aborted transaction, truncation,
-deletion, flushes, checkpoints, compaction, and a stop in order. It is told once to count the calls, and then again for
-every one of them, which fails, or in which the process dies, with or without the power. What is opened afterwards must
-be the log as it was before the step, or as it would have been after it, or a state on the way: the comparison is the
-state machine's (`log_model`, `log_comparison`).
+deletion, flushes, checkpoints, compaction, and a clean shutdown. It runs once to count the calls, and then again for
+every call, which fails, or in which the process dies, with or without a power loss. The log that is opened afterwards
+must be as before the step, as after it, or in a state between them: the comparison is that of the state machine
+(`log_model`, `log_comparison`).
 
-A failure names the call and the seed: `run(Ending(…))` tells that story again.
+A failure names the call and the seed: `run(Ending(…))` repeats it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.property.log_comparison import (
     check_read,
     check_whole,
     fingerprint,
-    forget,
+    forget_older_batches,
     found_batches,
 )
 from tests.property.log_model import LogModel
@@ -48,7 +48,7 @@ CONFIG = LogConfig(segment_bytes=1 << 16, index_interval_bytes=100, delete_reten
 
 
 class Ending(NamedTuple):
-    """How a story ends: which disk call fails or crashes, and whether the process or the power is lost then."""
+    """How a run ends: which disk call fails or crashes, and whether the process is killed or the power lost then."""
 
     how: Literal["dies", "fails", "tears"]
     nth: int
@@ -57,7 +57,7 @@ class Ending(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Something that is done to the log, and to the model."""
+    """An operation on the log, and the same on the model."""
 
     name: str
     do: Callable[[], object]
@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 class Story:
-    """The script, on one disk. `model` is what should be there before the step that is being done."""
+    """The script, on one disk. `model` is the expected state before the present step."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self.disk = disk
@@ -77,7 +77,7 @@ class Story:
         self.log.producers.verification_enabled = False
 
     def tell(self) -> Iterator[Step]:
-        """The steps, each made when the one before it is done."""
+        """Yield the steps, each created when the one before it is done."""
         yield self.append(b"a", b"b")
         yield self.append(b"a", producer=(1, 0))
         yield self.append(b"c", producer=(2, 0), is_transactional=True)
@@ -178,7 +178,8 @@ class Story:
         )
 
     def compact(self) -> Step:
-        """What comes out is the cleaner's to decide, and is checked where the pass comes to its end."""
+        """Return the step of a compaction pass, whose result the cleaner decides; it is checked at the end of the
+        pass."""
         before = found_batches(self.log)
 
         def change(model: LogModel) -> None:
@@ -200,25 +201,25 @@ class Story:
         def change(model: LogModel) -> None:
             assert self.directory.was_clean
             model.reloaded_at = model.log_end
-            forget(self.log, model)
+            forget_older_batches(self.log, model)
 
         return Step("open", do, change)
 
-    def told_to_its_end(self) -> list[Chapter]:
-        """Without any fault: what is there before and after each step."""
+    def chapters_without_faults(self) -> list[Chapter]:
+        """Run without any fault; return the states before and after each step."""
         chapters = []
         for step in self.tell():
             before = self.model.copy()
             step.do()
             step.change(self.model)
             if step.name == "truncate":
-                forget(self.log, self.model)
+                forget_older_batches(self.log, self.model)
             if step.name != "stop":
                 check_whole(self.log, self.model, self.disk)
             chapters.append(Chapter(step.name, before, self.model.copy()))
         return chapters
 
-    def play_until_it_stops(self, chapters: list[Chapter]) -> Chapter:
+    def run_until_it_stops(self, chapters: list[Chapter]) -> Chapter:
         """Return the chapter in which an error or a crash stops the story; the last one if none does."""
         for step, chapter in zip(self.tell(), chapters, strict=True):
             try:
@@ -240,7 +241,8 @@ def begun(seed: int) -> Story:
 
 
 def in_doubt(chapter: Chapter, loses_power: bool) -> LogModel:
-    """The step was done, or not, or in part. What both states have is there, or what was synced of it."""
+    """Return a model for a step that was done, not done, or done in part: what both states have must be present, after
+    a power loss as far as it was synced."""
     before, after = chapter.before, chapter.after
     model = after.copy()
     model.highest_watermark = max(before.highest_watermark, after.highest_watermark)
@@ -265,7 +267,7 @@ def opened(disk: SimulatedDisk) -> PartitionLog:
 
 
 def run(ending: Ending, chapters: list[Chapter]) -> Chapter:
-    """Tell the story with that ending, and look at what is left; the chapter in which it ended."""
+    """Run the script with that ending, check the log that is left, and return the chapter in which it ended."""
     story = begun(ending.seed)
     disk = story.disk
     if ending.how == "dies":
@@ -274,7 +276,7 @@ def run(ending: Ending, chapters: list[Chapter]) -> Chapter:
         disk.fail("change", nth=ending.nth)
     else:
         disk.tear(nth=ending.nth)
-    chapter = story.play_until_it_stops(chapters)
+    chapter = story.run_until_it_stops(chapters)
     disk.heal()
     if ending.how != "dies" and chapter.step.startswith("append"):
         assert_append_was_done_or_not(story.log, chapter)
@@ -309,7 +311,7 @@ def run(ending: Ending, chapters: list[Chapter]) -> Chapter:
 
 
 def assert_append_was_done_or_not(log: PartitionLog, chapter: Chapter) -> None:
-    """A reader of a log whose directory goes offline sees the append whole or not at all, and not replicated."""
+    """Check that a log whose directory goes offline has the whole append or none of it, above the high watermark."""
     assert log.high_watermark == chapter.before.high_watermark
     assert log.log_end_offset in (chapter.before.log_end, chapter.after.log_end)
     offset = chapter.before.log_start
@@ -333,7 +335,7 @@ def test_after_a_crash_at_any_disk_call_the_log_opens_with_all_synced_records(
 ) -> None:
     story = begun(0)
     story.disk.record()
-    chapters = story.told_to_its_end()
+    chapters = story.chapters_without_faults()
     calls = len(story.disk.calls("write" if how == "tears" else "change"))
     stopped = set()
     for seed in range(seeds):

@@ -1,10 +1,10 @@
-"""Partition logs beside lists, through everything that can happen to them, on a disk that crashes and loses power.
+"""Partition logs, compared with lists, in random sequences of operations, crashes and power losses.
 
-Each run is a row of steps that Hypothesis chooses: batches of every kind as leader and as follower, reads, look-ups,
-rolling, truncation, deletion, retention, compaction, flushes of which only a part was done, stops in order, deaths of
-the process, losses of power, and files that decay while the log is stopped. `log_model` says what must be there after
-each of them and what may be, `log_comparison` compares. The partitions live in one `LogDirectory`, so its checkpoints
-and its marker of a stop in order are under test as well.
+Each run is a sequence of steps that Hypothesis chooses: batches of every kind as leader and as follower, reads,
+look-ups, rolling, truncation, deletion, retention, compaction, flushes of which only a part was done, clean shutdowns,
+kills of the process, power losses, and files that are damaged while the log is stopped. `log_model` has what must be
+present after each of them and what may be, `log_comparison` compares. The partitions are in one `LogDirectory`, so its
+checkpoints and its marker of a clean shutdown are tested as well.
 
 A failure prints the steps, shrunk, and the blob that replays them. `make fuzz` runs many times more of them.
 
@@ -50,7 +50,7 @@ from tests.property.log_comparison import (
     check_time,
     check_whole,
     fingerprint,
-    forget,
+    forget_older_batches,
     found_batches,
 )
 from tests.property.log_damage import CHECKPOINTS, DAMAGEABLE, damage
@@ -95,11 +95,11 @@ class Partition:
         self.flush: tuple[Flush, int, int] | None = None
 
     def at(self, percent: int, low: int, high: int) -> int:
-        """An offset between two others."""
+        """Return an offset between two others."""
         return low + (high - low) * percent // 100 if high > low else low
 
     def boundary(self, percent: int) -> int:
-        """The start of one of the visible batches, or the end."""
+        """Return the base offset of one of the visible batches, or the log end offset."""
         starts = [batch.base_offset for batch in self.model.visible()] + [self.model.log_end]
         return starts[(len(starts) - 1) * percent // 100]
 
@@ -148,7 +148,7 @@ class LogMachine(RuleBasedStateMachine):
         return partitions[number % len(partitions)]
 
     def records(self, shape: tuple[int, int], age_ms: int, first_offset: int = 0) -> list[Record]:
-        """Records that no other batch has."""
+        """Return records that no other batch has."""
         self.serial += 1
         count, size = shape
         return [
@@ -218,7 +218,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(number=which, producer_id=producer_ids, back=st.integers(0, 6))
     def append_again(self, number: int, producer_id: int, back: int) -> None:
-        """A producer that got no answer sends an old batch a second time."""
+        """Append an old batch again, as a producer without a response does."""
         partition = self.pick(number)
         sent = [one for one in partition.model.memory if one.producer_id == producer_id and one.marker is None]
         if back < len(sent):
@@ -387,7 +387,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(number=which, percent=fractions)
     def truncate(self, number: int, percent: int) -> None:
-        """A new leader has less. What is committed stays, as in every election that is not unclean."""
+        """Truncate the log as for a new leader with fewer records; committed records stay, as in every clean
+        election."""
         partition = self.pick(number)
         self.truncate_to(partition, max(partition.boundary(percent), partition.model.high_watermark))
 
@@ -407,11 +408,11 @@ class LogMachine(RuleBasedStateMachine):
         # Within a batch or a gap, the log may end where it was truncated or where the batch before it ends.
         assert model.last_batch_end() <= log.log_end_offset <= model.log_end
         model.shorten_to(log.log_end_offset)
-        forget(log, model)
+        forget_older_batches(log, model)
 
     @rule(number=which, step=st.integers(-3, 20))
     def restart_elsewhere(self, number: int, step: int) -> None:
-        """A follower fell behind so far that its leader no longer has what would come next."""
+        """Restart the log at another offset, as a follower whose next records its leader no longer has."""
         partition = self.pick(number)
         offset = max(0, partition.model.log_end + step)
         self.epoch += 1
@@ -454,7 +455,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(policy=policies)
     def change_the_policy(self, policy: frozenset[str]) -> None:
-        """Change cleanup.policy. What compaction has left stays, also when the log is not compacted any more."""
+        """Change cleanup.policy. Records that compaction has kept stay, also when the log is not compacted any more."""
         self.config = self.config.but(cleanup_policy=policy)
         for partition in self.partitions.values():
             partition.log.configure(self.config)
@@ -485,7 +486,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(number=which, done=st.sampled_from([0, 1, 2, 3, 100, 100, 100]))
     def go_on_with_flush(self, number: int, done: int) -> None:
-        """All of it, or some of its steps: then the worker has not come further when the next thing happens."""
+        """Run all or some of the steps of a flush, so that the next operation may come in the middle of it."""
         partition = self.pick(number)
         if partition.flush is None:
             return
@@ -532,7 +533,7 @@ class LogMachine(RuleBasedStateMachine):
         damages=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 6), fractions), max_size=3),
     )
     def decay_while_stopped(self, is_clean: bool, damages: list[tuple[int, int, int]]) -> None:
-        """Files that only repeat what the log says are lost, truncated, or filled with something else."""
+        """Stop the log, damage files that only repeat what the `.log` files have, and open it again."""
         if is_clean:
             self.close()
         else:

@@ -1,8 +1,8 @@
-"""The image is a function of the records alone, not of how they are divided into batches or of what was read before.
+"""The image depends only on the records, not on how they are divided into batches or on what was read before.
 
-Random histories of the cluster are told to three listeners: an image that takes every record by itself, one that takes
-them in batches of random sizes, and one that reads the whole log at once as a starting broker does. A fourth, dumb,
-keeps everything in plain dictionaries that it changes in place. And no image ever changes.
+Random histories of the cluster are replayed in three ways: every record by itself, in batches of random sizes, and the
+whole log at once, as a starting broker does. A fourth, simple implementation keeps everything in plain dictionaries
+that it changes in place. And no image ever changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EPOCH = 3
 
 
 class Dumb:
-    """The cluster as dictionaries that are changed in place."""
+    """The model: the cluster as dictionaries that are changed in place."""
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, tuple[str, dict[int, dict[str, Any]]]] = {}
@@ -102,7 +102,7 @@ def seen(image: MetadataImage) -> Dumb:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Message]:
-    """Records that a controller could have written, one after another."""
+    """Return records that a controller could have written, in their order."""
     dumb = Dumb()
     records: list[Message] = []
     for number in range(draw(st.integers(1, 40))):

@@ -1,4 +1,4 @@
-"""Replicas of new partitions: always possible ones, in as many racks as can be, and evenly spread."""
+"""Placement of the replicas of new partitions: always valid, in as many racks as possible, and evenly spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A snapshot makes the image that it was made of, and a delta between two images says all that is different."""
+"""A replayed snapshot gives the image from which it was made, and a delta between two images has every difference."""
 
 from __future__ import annotations
 

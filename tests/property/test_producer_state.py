@@ -1,8 +1,8 @@
-"""Producer state beside a partition that remembers every batch it ever accepted, and looks through all of them.
+"""Producer state, compared with a model that remembers every accepted batch, and searches all of them.
 
-A run is a list of operations whose numbers are relative ("repeat the third batch from the end"), so that most of them
-mean something and a failing list shrinks well. Every operation is put to both; what the model accepts is appended, and
-then everything that can be asked is compared.
+A run is a list of operations whose numbers are relative ("repeat the third batch from the end"), so that most are valid
+and a failing list shrinks well. Both get every operation; batches that the model accepts are appended, and then all
+results are compared.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Marker:
 
 @dataclass(frozen=True)
 class Replicate:
-    """The high watermark moves on by so many offsets, at most to the end."""
+    """An operation that raises the high watermark by so many offsets, at most to the log end."""
 
     count: int
 
 
 def some_operation(chance: Random) -> Data | Marker | Replicate:
-    """Mostly data, and mostly what a sound producer would send."""
+    """Return a random operation: mostly data, and mostly batches that a correct producer would send."""
     producer = chance.choice([0, 0, 0, 1, 1, 2])
     kind = chance.choice(["data"] * 10 + ["marker", "marker", "replicate"])
     if kind == "replicate":
@@ -101,7 +101,7 @@ class Appended:
 
 
 class EveryBatch:
-    """The model: a list of what was appended, in order, and nothing computed ahead."""
+    """The model: a list of the appended batches, in order, without derived state."""
 
     def __init__(self) -> None:
         self.log: list[Appended] = []
@@ -129,7 +129,7 @@ class EveryBatch:
         return (batches[-1].last_sequence + 1) % SEQUENCES if batches else 0
 
     def transactions(self) -> list[tuple[int, int, int | None]]:
-        """Producer, first offset, and the offset of the marker if there is one; in the order of first offsets."""
+        """Return producer, first offset and the offset of the marker, if any, of all transactions, by first offset."""
         found: list[tuple[int, int, int | None]] = []
         for producer in {one.batch.producer_id for one in self.log}:
             first: int | None = None
@@ -150,7 +150,7 @@ class EveryBatch:
         return next((first for _, first, end in self.transactions() if end is None or end >= self.high_watermark), None)
 
     def judge_data(self, batch: RecordBatch) -> ErrorCode | RecordBatch | None:
-        """The error, the batch that it repeats, or None where it may be appended."""
+        """Return the error for a batch, the batch of which it is a duplicate, or None if it may be appended."""
         producer = batch.producer_id
         epoch = self.epoch(producer)
         if epoch is None:
@@ -338,7 +338,8 @@ def test_a_follower_and_a_recovery_from_any_snapshot_reach_the_state_of_the_lead
 
 
 def assert_alike_but_for_older_batches(recovered: ProducerState, leader: ProducerState) -> None:
-    """A snapshot keeps one batch of the five, with the time of the producer's last act."""
+    """Assert that both states agree except for older batches: a snapshot keeps one of five, with the producer's
+    time."""
 
     def without_batches(entry: ProducerStateEntry) -> tuple[object, ...]:
         return (

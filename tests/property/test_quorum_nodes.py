@@ -1,7 +1,7 @@
-"""Whole quorum nodes on disks that lose power, with a network that comes and goes: what was acknowledged stays.
+"""Whole quorum nodes on disks that lose power, with a network that fails and heals: no acknowledged record is lost.
 
-The machine is tested by `test_raft`; here it has its shell: files that tear, syncs that take time, snapshots, bytes on
-the wire. `QUORUM_SEEDS` sets how many seeds are run.
+The machine is tested by `test_raft`; here it has its shell: torn writes, syncs that take time, snapshots, encoded
+messages. `QUORUM_SEEDS` sets how many seeds are run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 25
 
 
 class Watched:
-    """A node with an image, which must never contradict that of another node at the same offset."""
+    """A node with a metadata image, which must be equal to that of every other node at the same offset."""
 
     def __init__(self, node: Node, images: dict[int, object]) -> None:
         self.node = node

@@ -1,4 +1,5 @@
-"""Rates, buckets and precedence of quotas beside second implementations that are as dumb as possible."""
+"""Rates, token buckets and precedence of quotas, compared with second implementations that are as simple as
+possible."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ RECORDS = st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 1_000_000)), 
 
 
 class EveryRecord:
-    """Forgets nothing: each record with the beginning of its window, all of them looked at every time."""
+    """A rate that keeps each record with the start of its window, and looks at all of them every time."""
 
     def __init__(self, windows: Windows) -> None:
         self.windows = windows

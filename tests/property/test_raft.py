@@ -1,7 +1,7 @@
-"""What a quorum has committed stays, under all faults of members and network; and a mistake that loses it is seen.
+"""A quorum loses no committed record, under all faults of members and network; and a bug that loses one is detected.
 
-`RAFT_SEEDS` sets how many seeds are run. A failure names its seed, and `python -m tests.property.test_raft 123` runs
-that one again.
+`RAFT_SEEDS` sets how many seeds are run. A failure prints its seed, and `python -m tests.property.test_raft 123` runs
+it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUNDS = 40
 
 
 def agrees_on_a_leader(world: World, limit_ms: int = 30_000) -> bool:
-    """Whether the healed world comes to one leader that can commit."""
+    """Return whether the healed quorum elects one leader that can commit."""
 
     def all_agree() -> bool:
         leader = world.leader
@@ -46,14 +46,14 @@ def agrees_on_a_leader(world: World, limit_ms: int = 30_000) -> bool:
 
 
 def can_elect(world: World) -> bool:
-    """Whether so many voters have kept their disks that a leader can be elected."""
+    """Return whether enough voters have kept their disks for an election."""
     furthest = max(world.members, key=lambda one: (one.log.last_epoch, one.log.log_end_offset))
     voters = furthest.raft.voters
     return sum(voters.has(one.key) for one in world.members) >= voters.majority
 
 
 def play(seed: int) -> World:
-    """Rounds of faults and writes, then peace. What must hold is checked after every event."""
+    """Run rounds of faults and writes, then heal everything. The invariants are checked after every event."""
     random = Random(seed)
     world = World(seed, voters=random.choice((1, 2, 3, 3, 3, 4, 5)), observers=random.choice((0, 0, 1)))
     has_wiped = False
@@ -86,7 +86,7 @@ def play(seed: int) -> World:
 
 
 def storm(seed: int) -> World:
-    """Crashes without end, so that one leader follows the other: elections and what was left half done by them."""
+    """Run with constant crashes and therefore elections, which interrupt replication."""
     random = Random(seed)
     world = World(seed, voters=random.choice((3, 5)))
     world.longest_fetch = 1
@@ -124,7 +124,7 @@ def recover_and_write(world: World, random: Random, values: Iterator[int]) -> No
 
 
 def change_voters(world: World, leader: Member, random: Random) -> None:
-    """One more or one less, if the leader may: its own epoch and the last change are committed (KIP-853)."""
+    """Add or remove a voter, if the leader may: its own epoch and the last change are committed (KIP-853)."""
     role, voters = leader.raft.role, leader.raft.voters
     assert isinstance(role, Leader)
     if leader.raft.high_watermark <= max(role.progress.epoch_start_offset, leader.history.voters_offset):
@@ -180,8 +180,8 @@ def test_the_death_of_a_leader_is_detected_by_broken_connections_before_the_fetc
     assert slow <= 6, "two that think of it in the same moment have to try again"
 
 
-def deposed_by_a_wanderer(seed: int) -> bool:
-    """Whether a member that was cut off for long makes the others elect anew when it comes back."""
+def leader_is_deposed_by_a_returning_member(seed: int) -> bool:
+    """Return whether a member that was cut off for long causes an election when it is connected again."""
     world = World(seed, voters=3)
     assert agrees_on_a_leader(world)
     leader = world.leader
@@ -197,7 +197,7 @@ def deposed_by_a_wanderer(seed: int) -> bool:
 
 
 def test_a_voter_that_was_isolated_causes_no_election_when_it_is_back() -> None:
-    assert not any(deposed_by_a_wanderer(seed) for seed in range(20))
+    assert not any(leader_is_deposed_by_a_returning_member(seed) for seed in range(20))
 
 
 def test_an_isolated_leader_resigns() -> None:
@@ -211,8 +211,8 @@ def test_an_isolated_leader_resigns() -> None:
 
 
 def replace_what_only_counts() -> World:
-    """The trap of the Raft paper's figure 8: a record of epoch 1 reaches a majority in epoch 3, and a member with a
-    record of epoch 2 is elected before anything of epoch 3 has reached it."""
+    """Run figure 8 of the Raft paper: a record of epoch 1 reaches a majority in epoch 3, and a member with a record of
+    epoch 2 is elected before a record of epoch 3 has reached a majority."""
     world = World(5, voters=3)
     world.longest_fetch = 1
     first, second, third = world.members
@@ -267,7 +267,7 @@ def test_the_test_detects_a_vote_that_is_not_synced(monkeypatch: pytest.MonkeyPa
 
 def test_the_test_detects_a_missing_pre_vote(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Raft, "_become_prospective", Raft._become_candidate)
-    assert any(deposed_by_a_wanderer(seed) for seed in range(20))
+    assert any(leader_is_deposed_by_a_returning_member(seed) for seed in range(20))
 
 
 def test_the_test_detects_commits_by_counting_replicas_of_an_earlier_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

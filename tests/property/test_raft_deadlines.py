@@ -1,8 +1,8 @@
-"""A raft machine that was told the time has nothing due: otherwise its node would ring its alarm without end.
+"""A raft machine has no deadline in the past after a tick: otherwise the timer of its node would fire without end.
 
-One member is driven alone, by inputs in any order that a shell can give them in: answers that are late, refuse, tell of
-other leaders, carry records, truncations or snapshots; requests of others; downloads that end whenever they like, also
-under a later leader than they began under. Before each input the shell carries out `Ready`, as the real one does.
+One member gets inputs in any order that is possible with a shell: responses that are late, refuse, name other leaders,
+or have records, truncations or snapshots; requests of others; snapshot downloads that end at any time, also in a later
+epoch than they began in. Before each input the shell executes `Ready`, as the real one does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, Error
 
 
 class Shell:
-    """One member, what it has asked and not been answered, and a snapshot that is being downloaded."""
+    """The shell of one member, with its unanswered requests, and a snapshot that is being downloaded."""
 
     def __init__(self, seed: int) -> None:
         random = self.random = Random(seed)
@@ -86,7 +86,7 @@ class Shell:
             self.asked += ready.sends
 
     def step(self) -> None:
-        """One input, then the time."""
+        """Give the machine one input, then the time."""
         random, raft = self.random, self.raft
         self.now_ms += random.choice((0, 0, 1, 3, 10, 50))
         give = random.choice(
@@ -161,7 +161,7 @@ class Shell:
         self.raft.flushed(self.now_ms)
 
     def end_download(self) -> None:
-        """As `ReadySteps._download` does, in whatever epoch it is by now."""
+        """End the download as `ReadySteps._download` does, in the present epoch."""
         snapshot, self.download = self.download, None
         if snapshot is None or not isinstance(self.raft.role, Follower):
             return

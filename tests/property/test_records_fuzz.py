@@ -1,4 +1,4 @@
-"""Hostile bytes: from any damaged batch a reader gets records or `InvalidBatch`, and uses memory within its bound.
+"""Hostile bytes: a reader of any damaged batch gets records or `InvalidBatch`, and uses limited memory.
 
 A batch is built, then cut, overwritten, doubled and stretched in a few places, and half of the time its CRC and length
 are made right again, so that the damage reaches the code behind those checks. The number of examples is the profile's:
@@ -71,7 +71,7 @@ def mutations(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 def made_plausible(data: bytes) -> bytes:
-    """With length and CRC of the bytes that are there, so that only the inside is damaged."""
+    """Return the bytes with valid length and CRC, so that only the records are damaged."""
     batch = bytearray(data)
     if len(batch) >= 61:
         batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
@@ -80,7 +80,7 @@ def made_plausible(data: bytes) -> bytes:
 
 
 def bounded(reader: Callable[[], object]) -> None:
-    """Run a reader: no exception but `InvalidBatch`, and no more memory than its limit allows."""
+    """Run a reader, and check that it raises only `InvalidBatch`, and uses no more memory than its limit allows."""
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     with suppress(InvalidBatch):

@@ -1,7 +1,7 @@
-"""All records that go into a batch come out of it, and the bytes are those of a second, deliberately dumb encoder.
+"""Round trips of records through a batch, with the same bytes as a second, deliberately simple encoder.
 
-The dumb one below follows the tables at the head of `pessoa.records.batch` and `pessoa.records.record` field by field,
-with none of the caches, shortcuts and joins of the real one.
+The simple one below follows the tables at the head of `pessoa.records.batch` and `pessoa.records.record` field by
+field, with none of the caches, shortcuts and joins of the real one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Three replicas of a partition through failovers, crashes, cut wires and lost messages, from a seed.
+"""Three replicas of a partition with failovers, crashes, network partitions and lost messages, from a seed.
 
-While it goes on: what lies below a high watermark never changes, on no replica, and the high watermark of a leader
-never goes back within its epoch. When it is over and everything has healed: what was acknowledged with acks=all is
-there, at the offset that was told, and the replicas are equal byte by byte.
+During a run records below a high watermark never change on any replica, and the high watermark of a leader never goes
+back within its epoch. At the end, when everything has healed, every record that was acknowledged with acks=all is at
+its acknowledged offset, and the replicas are equal byte by byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SEEDS = range(settings().max_examples // 5)
 
 
 class Witness:
-    """Remembers what was acknowledged and what was seen to be committed."""
+    """Records which batches were acknowledged and which were seen as committed, and checks them."""
 
     def __init__(self) -> None:
         self.acknowledged: dict[int, bytes] = {}

@@ -1,4 +1,4 @@
-"""The assignor of share groups: everything has a member, members are balanced, and what can stay stays."""
+"""The assignor of share groups: every partition has a member, members are balanced, and few partitions move."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Leaders of a share partition and the share coordinator together, with faults: what share groups promise holds.
+"""Leaders of a share partition and the share coordinator together, with faults: the promises of share groups hold.
 
-Leaders change, and the old one does not always notice. Requests to the coordinator are delayed, overtake each other,
-arrive twice, or lose their answers; the coordinator fails and is loaded from its log, pruned. Always:
+Leaders change, and the deposed one does not always know. Requests to the coordinator are delayed, reordered,
+duplicated, or lose their responses; the coordinator fails and is loaded from its log, which may be pruned. Always:
 
-- an accept that was answered with success is the only one of its record, and the leader that has loaded the state last
-  never delivers that record again;
-- no delivery has a higher count than the limit;
-- the start offset that is stored never moves back, and a leader that was deposed changes nothing;
-- once the faults stop, the start offset passes every record: none is stuck.
+- at most one accept of a record is answered with success, and the leader that has loaded the state last never delivers
+  that record again;
+- no delivery count exceeds the limit;
+- the stored start offset never moves back, and a deposed leader changes nothing;
+- once the faults stop, the start offset passes every record.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ class World:
             leader.sent = leader.partition.take_write()
 
     def answer(self) -> None:
-        """The write of a leader arrives and is answered; or is late, or its answer is lost, and the leader gives up."""
+        """Let a leader's write arrive and be answered; or arrive late or lose its response, so that the leader gives
+        up."""
         leader = self.any_leader()
         if leader.sent is None:
             return
@@ -209,7 +210,7 @@ class World:
         )()  # fmt: skip
 
     def finish(self) -> None:
-        """The faults stop: one leader, a coordinator that answers, members that accept everything."""
+        """Stop the faults: one leader, a coordinator that answers, members that accept everything."""
         self.late.clear()
         self.change_leader()
         leader = self.current

@@ -1,10 +1,10 @@
-"""A share partition beside a second implementation that has one entry per offset, with a log, a share coordinator that
-fails or is slow, and leaders that fail over.
+"""A share partition, compared with a second implementation that has one entry per offset, with a log, a share
+coordinator that fails or is slow, and failover of leaders.
 
 After every event both must agree on every offset, and the invariants of share groups must hold: an offset is acquired
-by one member at most; what was accepted successfully is never delivered again, under no leader; no delivery goes past
-the limit, but for one attempt that a failover or a lost write gives back; the start offset never moves back; nothing
-below the start offset was lost.
+by one member at most; a record that was accepted successfully is never delivered again, by any leader; no record is
+delivered more often than the limit, except for one attempt that a failover or a lost write gives back; the start offset
+never moves back; no record below the start offset is lost.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Entry:
 
 
 class EveryOffset:
-    """The second implementation: a dict entry for every offset in flight, all of them looked at every time."""
+    """The second implementation: a dict with an entry for every offset in flight, which looks at all of them every
+    time."""
 
     def __init__(self, start: int, entries: dict[int, Entry], limits: Limits) -> None:
         self.start, self.entries, self.limits = start, entries, limits
@@ -70,7 +71,7 @@ class EveryOffset:
     def acquire(
         self, request: AcquireRequest, batches: list[FetchedBatch], now_ms: int, answer: list[AcquiredRecords]
     ) -> None:
-        """Do what the rules say, offset by offset. How far an isolated delivery goes is taken from the answer."""
+        """Apply the rules offset by offset. The size of an isolated delivery is taken from the response."""
         taken: dict[int, int] = {}
         position = self.next_offset()
         is_isolated = False
@@ -132,7 +133,8 @@ class EveryOffset:
     def isolated(
         self, first: int, count: int, batch: FetchedBatch, request: AcquireRequest, answer: list[AcquiredRecords]
     ) -> dict[int, int]:
-        """One entry of the answer, from this offset on, and no more records than the rule allows."""
+        """Return the isolated delivery from this offset on, after checking that it has no more records than the rule
+        allows."""
         assert len(answer) == 1
         (got,) = answer
         size = got.last_offset - got.first_offset + 1

@@ -1,5 +1,5 @@
-"""Streams groups under random joins, deaths, stubborn members, time and reloads: at every moment an active task
-is with one member at most and a process has a task in one role at most; at rest every task has a member."""
+"""Streams groups under random joins, crashes, members that revoke late, time and reloads: at every moment an active
+task has one member at most and a process has a task in one role at most; at the end every task has a member."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEPS = st.lists(
 
 
 def processes_of(members: dict[str, StreamsClient]) -> None:
-    """Two members of one process, and three alone."""
+    """Assign process ids to the members: two members share a process, three have their own."""
     for name, member in members.items():
         member.process = "shared" if name in ("a", "b") else name
 
@@ -108,7 +108,7 @@ def act(members: dict[str, StreamsClient], name: str, what: str) -> None:
 
 
 def reply_to(member: StreamsClient) -> Message | Refusal:
-    """One heartbeat whose answer the member follows; the refusal, if it is refused."""
+    """Send a heartbeat, whose response the member follows; return the response or the refusal."""
     token = member.bench.send(member.request(), 0)
     reply = member.bench.replies[token]
     if not isinstance(reply, Refusal):

@@ -1,16 +1,16 @@
-"""Two producers with one transactional id, and a coordinator that crashes, waits and is refused at every step.
+"""Two producers with one transactional id, and a coordinator that crashes, waits, and whose appends fail, at any step.
 
-The clients are simple and rude: each has one request under way, retries what it likes, and goes on with the producer id
-and epoch that it was last told, also as a zombie. The log is the judge. After every step
+The clients are simple and not always correct: each has one request in flight, retries at random, and uses the last
+producer id and epoch that it got, also as a zombie. The log decides what is right. After every step
 
-- its records tell one legal story: a state follows only from those it may follow, producer ids and epochs never go
-  back, and every outcome has the partitions that were added;
-- no client is told of anything that is not committed, and what was told stays true after a crash;
-- a producer that was told it begins is the only one: no older one adds or ends anything after that, and no two clients
-  ever have the same identity;
-- markers are asked for only when their outcome is committed, and a transaction is complete only when each of its
-  partitions has been marked since the last crash;
-- a producer that was told of an end was told the outcome, and what it had added is in it.
+- its records are valid: only allowed transitions of the state, producer ids and epochs that never go back, and every
+  outcome has the partitions that were added;
+- no response contains anything that is not committed, and what it contains stays valid after a crash;
+- a producer that got a response to InitProducerId is the only one: no older one adds partitions or ends a transaction
+  after that, and no two clients ever have the same id and epoch;
+- markers are requested only when their outcome is committed, and a transaction is complete only when each of its
+  partitions has its marker since the last crash;
+- a producer that got a response to EndTxn got the outcome, which includes the partitions that it had added.
 
 When the faults are over, no transaction is left without an end.
 """
@@ -269,7 +269,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
         assert asked.identity >= self.newest
 
     def teardown(self) -> None:
-        """When all faults are over, every transaction with an outcome is completed."""
+        """End all faults, and check that every transaction with an outcome is completed."""
         self.driver.refuses_with = None
         self.driver.holds_back = False
         self.driver.commit()
@@ -284,7 +284,7 @@ class TransactionCoordinatorMachine(RuleBasedStateMachine):
         return [read(stored) for stored in log]
 
     def outcome_of(self, wanted: WriteMarkers) -> int:
-        """Where the outcome stands in the log that these markers are for: it is the last one."""
+        """Return the position in the log of the outcome that these markers are for: the last one."""
         told = self.story()
         return max(index for index, transaction in enumerate(told) if transaction.state in PREPARED)
 

@@ -1,6 +1,6 @@
-"""The same bytes as kio, in both directions, for every message and version that both know.
+"""The same bytes as kio, in both directions, for every message and version that both have.
 
-What only one of the two knows stands in a table here, so nothing is left out without being said.
+Messages that only one of the two has are in a table here, so none is left out without notice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Hostile bytes: from any bytes a decoder makes a message or raises `ProtocolViolation`, and stays within bounds.
+"""Hostile bytes: a decoder makes a message of any bytes or raises `ProtocolViolation`, within its limits.
 
-Three attacks. Random bytes find the unexpected. Mutations of valid messages get further in. And the extremes
-go systematically over every position of a valid message, so every length, count and tag in every schema is at some
-time negative, huge, a varint without end, or an array of a billion entries.
+There are three attacks: random bytes; mutations of valid messages, which get further into the decoder; and extreme
+values at every position of a valid message, so that every length, count and tag in every schema is at some time
+negative, huge, an endless varint, or an array of a billion entries.
 
 The bound on memory is a multiple of the frame, because a struct of two bytes becomes a Python object: the worst of
 Kafka's schemas costs about 62 bytes of memory per byte (StreamsGroupCurrentMemberAssignmentValue, elements that hold
@@ -49,7 +49,7 @@ EXTREMES = (
 
 
 def attack(kind: type[Message], version: int, data: bytes) -> None:
-    """Decode; what comes out must be a violation, or a message that can be written again and read back the same."""
+    """Decode the bytes: that must raise ProtocolViolation, or give a message that survives a round trip."""
     try:
         message, pos = kind.decoder(version)(data, 0, len(data))
     except ProtocolViolation:

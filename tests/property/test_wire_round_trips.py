@@ -1,4 +1,4 @@
-"""Every message in every version: what is written can be read back, wherever it lies and however it arrives.
+"""Round trips of every message in every version, at any position of a buffer and in any chunks.
 
 Each test takes one message and one version, so a failure names them. The examples per pair are few, since there are
 some seven hundred pairs; `make fuzz` runs many more.

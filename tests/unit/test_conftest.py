@@ -1,4 +1,4 @@
-"""The rules of tests/conftest.py, tried on a small test run of its own."""
+"""The rules of tests/conftest.py, in a small test run of its own."""
 
 from __future__ import annotations
 

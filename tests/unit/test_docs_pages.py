@@ -1,8 +1,8 @@
 """README, CONTRIBUTING and every page under docs/ name files, modules and commands that exist.
 
-A file is named within backticks: from the root, from `src/pessoa`, or from the directory of the file that its section
-has named before it (`schema_registry/api/subject_endpoints.py`, then `state.py`). A package of ARCHITECTURE's diagram
-that is not written has a ○.
+A file name is in backticks: relative to the root, to `src/pessoa`, or to the directory of the file that its section has
+named before it (`schema_registry/api/subject_endpoints.py`, then `state.py`). A package in ARCHITECTURE's diagram that
+does not exist yet has a ○.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_every_module_that_a_page_names_exists(page: str) -> None:
 
 
 def is_there(name: str) -> bool:
-    """Whether the name is that of a package or module, or of something in one."""
+    """Return whether the name is that of a package or module, or of something in one."""
     path = SOURCE.parent.joinpath(*name.split("."))
     if path.is_dir() or path.with_suffix(".py").exists():
         return True

@@ -1,4 +1,4 @@
-"""The tables of tools/import_contracts.py name what is there, or what is planned and is not."""
+"""The tables of tools/import_contracts.py name existing modules, or planned ones that do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A module is found by its base name: two files of src have the same one only where both stand for the same thing."""
+"""Base names of modules in src are unique, except those in MIRRORED and SHARED, so that a module is easy to find."""
 
 from __future__ import annotations
 

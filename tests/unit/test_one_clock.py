@@ -23,14 +23,14 @@ EXCEPTIONS = {
 
 
 def name_of(node: ast.expr) -> str:
-    """The last name of `loop`, `self._loop` or `asyncio.get_running_loop()`."""
+    """Return the last name of `loop`, `self._loop` or `asyncio.get_running_loop()`."""
     if isinstance(node, ast.Call):
         return name_of(node.func)
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def uses_of_loop_time(source: str) -> list[int]:
-    """The lines that take time from the event loop."""
+    """Return the lines that read the time of the event loop."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))

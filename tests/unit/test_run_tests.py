@@ -1,4 +1,4 @@
-"""Which parts `make test` runs for which arguments: tools/run-tests with a Python that only writes down its own."""
+"""Which parts `make test` runs for which arguments: tools/run-tests with a Python that only records its arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def calls(tmp_path: Path) -> Path:
 
 
 def run(calls: Path, *arguments: str) -> list[str]:
-    """Return the arguments of every pytest that tools/run-tests starts, without the beginning that all share."""
+    """Return the arguments of every pytest that tools/run-tests starts, without the first ones that all have."""
     python = calls.with_name("python")
     python.write_text(PYTHON.format(calls=calls))
     python.chmod(0o755)
@@ -89,7 +89,8 @@ def run_failing(
     killed: str = "none",
     make: str = "true",
 ) -> tuple[int, str]:
-    """Return the exit code and what was kept of the names; `killed` are the words of a pytest that does not end."""
+    """Return the exit code and the recorded test names; `killed` are arguments of a pytest that does not run to its
+    end."""
     listed, python, kept = (calls.with_name(name) for name in ("names", "python", "kept"))
     listed.write_text("".join(f"{name}\n" for name in names))
     python.write_text(FAILING.format(calls=calls, names=listed, code=code, alone=alone, killed=killed))

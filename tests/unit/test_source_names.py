@@ -1,4 +1,4 @@
-"""What src has is used there: no member for tests alone, no dependency that nothing imports, few values of type `Any`.
+"""Names in src are used in src: no members only for tests, no unused dependencies, few values of type `Any`.
 
 Names are compared, not objects: a name counts as used where any code of src, or a short string in it, has it.
 """

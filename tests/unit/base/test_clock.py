@@ -1,4 +1,4 @@
-"""The door for time: the clock that a test moves by hand, and the real one."""
+"""The time door: the manual clock of tests, and the real one."""
 
 from __future__ import annotations
 

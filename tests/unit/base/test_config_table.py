@@ -1,4 +1,4 @@
-"""The tables of keys, and the checks that are made with them."""
+"""The tables of configuration keys, and the checks of values with them."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_setting_without_a_value_is_an_invalid_request() -> None:
 
 
 class Bounds:
-    """The broker's defaults, but for some keys."""
+    """The broker's defaults, with other values for some keys."""
 
     def __init__(self, **values: int) -> None:
         self._values: dict[str, Value] = {name.replace("_", "."): value for name, value in values.items()}

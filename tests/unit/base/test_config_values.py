@@ -1,4 +1,4 @@
-"""Texts and values of configuration keys."""
+"""Parsing and formatting of the values of configuration keys."""
 
 from __future__ import annotations
 

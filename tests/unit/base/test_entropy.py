@@ -1,4 +1,4 @@
-"""The door for chance: which UUIDs are drawn."""
+"""The randomness door: which UUIDs are drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pessoa.base.ids import Uuid
 
 
 class FixedEntropy:
-    """Gives these bytes, one draw after the other."""
+    """Returns the given bytes, one value for each draw."""
 
     def __init__(self, *draws: bytes) -> None:
         self._draws = list(draws)

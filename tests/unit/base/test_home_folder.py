@@ -1,4 +1,4 @@
-"""$PESSOA_HOME: where it is, for every command and service."""
+"""$PESSOA_HOME: every command and service uses the same folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's UUID: its bytes, its text, and what it refuses."""
+"""Kafka's UUID: its bytes, its text, and invalid texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's properties: read as Java reads them, and written so that Java reads the same."""
+"""Java's properties files: read as Java reads them, and written so that Java reads the same."""
 
 from __future__ import annotations
 

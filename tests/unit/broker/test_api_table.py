@@ -86,7 +86,7 @@ def test_an_api_without_a_file_has_no_row() -> None:
 
 
 def apis_in(node: ast.expr | None) -> set[str]:
-    """The APIs that an expression names: `ApiKey.FETCH`, `FetchRequest`, `fetch.FetchResponse`, several of them, or a
+    """Return the APIs that an expression names: `ApiKey.FETCH`, `FetchRequest`, `fetch.FetchResponse`, several, or a
     call with one of them."""
     if isinstance(node, ast.Call):
         return apis_in_any(node.args)
@@ -110,7 +110,7 @@ def entries(node: ast.AST) -> list[ast.expr | None]:
 
 
 def tables(source: str) -> list[int]:
-    """The lines at which literals begin whose entries are about several APIs."""
+    """Return the lines at which literals begin whose entries are about several APIs."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))
@@ -119,7 +119,7 @@ def tables(source: str) -> list[int]:
 
 
 def functions_that_compare(source: str) -> list[str]:
-    """The names of functions that compare something with several APIs, by `==`, `is`, `in` or their opposites."""
+    """Return the names of functions that compare a value with several APIs, by `==`, `is`, `in` or their opposites."""
     found = []
     for function in ast.walk(ast.parse(source)):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -130,7 +130,7 @@ def functions_that_compare(source: str) -> list[str]:
 
 
 def other_files() -> Iterator[tuple[str, str]]:
-    """The paths and texts of all files but those in which APIs are named one by one."""
+    """Yield paths and texts of all files, without those that may name APIs one by one."""
     for path in sorted(SOURCE.rglob("*.py")):
         name = str(path.relative_to(SOURCE))
         if not name.startswith(OWN_PLACES):

@@ -1,4 +1,4 @@
-"""A started broker process, spoken to over a real socket."""
+"""A started broker that gets requests over a real socket."""
 
 from __future__ import annotations
 

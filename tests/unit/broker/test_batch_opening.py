@@ -1,4 +1,4 @@
-"""Batches that take long to read do not hold the event loop: a thread reads them, and then they are appended."""
+"""Batches that take long to decompress do not block the event loop: a thread reads them before they are appended."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def asked(stage: Stage, *batches: memoryview, acks: int = -1) -> Any:
 
 
 async def answers(stage: Stage, reply: Any) -> list[tuple[int, int]]:
-    """The error and the offset of each partition."""
+    """Return the error code and the base offset of each partition."""
     assert isinstance(reply, Pending)
     reply.when_ready(lambda: None)
     await stage.until(lambda: reply.is_ready)

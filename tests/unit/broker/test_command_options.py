@@ -1,4 +1,4 @@
-"""`pessoa broker` reads its options without argparse where that is possible, and then as argparse would."""
+"""`pessoa broker` parses its options without argparse where that is possible, with the same result."""
 
 from __future__ import annotations
 

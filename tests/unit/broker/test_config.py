@@ -1,4 +1,4 @@
-"""The broker's configuration: files, command lines, what holds, and what changes while it runs."""
+"""The broker's configuration: files, command lines, precedence, and changes while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs, and the controller's rules: who is told what about a configuration."""
+"""DescribeConfigs, and the controller's rules for changes of a configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration says about connections, and for which listeners."""
+"""The configuration of connection limits, and the listeners that it is for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A controller that serves before it has read the access control lists neither denies nor allows what they decide."""
+"""A controller that has not read the ACLs yet neither denies nor allows requests that need them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CLOSED_PORT = 9
 
 
 class Desk:
-    """The listener of a controller, of which nothing is asked but whether it may serve."""
+    """The listener of a controller, which decides only whether a request may be served."""
 
     def __init__(self) -> None:
         self.authorizer = Authorizer(frozenset((NODE,)), allows_without_acl=True)
@@ -55,7 +55,7 @@ class Desk:
 
 @pytest.fixture(autouse=True)
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row stays as it is, with its rights; only the work is left out."""
+    """Replace the handler of the API's row by one that does nothing; authorization stays."""
 
     async def handle(*_: object) -> ElectLeadersResponse:
         return ELECTED

@@ -1,4 +1,4 @@
-"""The way to the controller: here, elsewhere, nowhere."""
+"""The client of the controller, when that is on this node, on another node, or unknown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CLIENT = OwnRequest(4, principal="User:alice")
 
 
 class Remote:
-    """A controller on another node; it answers NOT_CONTROLLER `refusals` times."""
+    """A controller on another node, which answers NOT_CONTROLLER `refusals` times first."""
 
     def __init__(self) -> None:
         self.refusals = 0

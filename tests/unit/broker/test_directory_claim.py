@@ -1,4 +1,4 @@
-"""Claiming log directories that another process holds."""
+"""Locking log directories that another process has locked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def disk_with(*paths: str) -> SimulatedDisk:
 
 
 async def advance_until(clock: ManualClock, is_done: Callable[[], bool]) -> int:
-    """Return after how many milliseconds it was done."""
+    """Advance the clock until the condition holds; return how many milliseconds that took."""
     for now_ms in range(0, 2 * LOCKED_WAIT_MS, 50):
         for _ in range(5):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""How a broker that stops ends its connections: the port outlives them, for clients that come back at once."""
+"""How a broker that shuts down closes its connections: its port is closed last, for clients that reconnect at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def echo(connection: Connection, data: bytearray, start: int, end: int) -> list[
 
 
 def broker_with(*others: int) -> BrokerServices:
-    """Broker 1, which knows these others, and nothing else."""
+    """Return the services of broker 1, whose metadata has only these other brokers."""
     brokers = {
         number: SimpleNamespace(id=number, fenced=False, in_controlled_shutdown=False) for number in (1, *others)
     }
@@ -36,7 +36,7 @@ def broker_with(*others: int) -> BrokerServices:
 
 
 class Stage:
-    """A broker that ends its connections, on a clock that stands still."""
+    """A broker that closes its connections, with a clock that does not advance."""
 
     def __init__(self, broker: BrokerServices, listener: Listener, clock: ManualClock) -> None:
         self._listener = listener
@@ -65,7 +65,7 @@ class Stage:
             await self.settle()
 
     async def settle(self) -> None:
-        """Let the sockets have their turn."""
+        """Run the event loop until sockets have delivered what was sent."""
         for _ in range(5):
             await asyncio.sleep(0.001)
 

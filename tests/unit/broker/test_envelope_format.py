@@ -1,4 +1,4 @@
-"""What a broker hands on, as bytes that Apache's controllers read too."""
+"""Envelopes with forwarded requests, in the format that Apache's controllers also read."""
 
 from __future__ import annotations
 

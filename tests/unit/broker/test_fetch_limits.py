@@ -1,4 +1,4 @@
-"""How a fetch shares its limits among partitions whose batches are larger than they."""
+"""How the byte limits of a fetch apply to partitions whose batches are larger than the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fetch that names a partition very often."""
+"""A fetch that names the same partition many times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer's Fetch of very many partitions gives other requests their turn, and answers as if it had not."""
+"""A consumer's Fetch of very many partitions is served in slices between other requests, with the same response."""
 
 from __future__ import annotations
 

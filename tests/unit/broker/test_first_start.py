@@ -1,4 +1,4 @@
-"""Nodes that find empty directories: who begins a quorum, who joins one, and who does not know where it belongs."""
+"""Nodes with empty directories: which start a quorum, which join one, and which lack the settings for both."""
 
 from __future__ import annotations
 

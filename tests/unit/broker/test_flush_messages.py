@@ -1,4 +1,4 @@
-"""`flush.messages`: an append is acknowledged when it is on the disk."""
+"""`flush.messages`: an append is acknowledged when it is synced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, from the broker that is asked: when it answers."""
+"""IncrementalAlterConfigs at a broker: when it responds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BROKER, TOPIC = ConfigResource.BROKER, ConfigResource.TOPIC
 
 
 class Stage:
-    """Broker 1, and a controller that has committed what it was asked for as soon as it is asked."""
+    """Broker 1, and a controller that commits each request at once."""
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code

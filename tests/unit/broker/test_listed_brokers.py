@@ -1,4 +1,4 @@
-"""Which brokers Metadata names: a moment's silence is no reason to be left out."""
+"""Which brokers Metadata names: a broker that is fenced for a short time is still listed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LEAVING = replace(SERVING, in_controlled_shutdown=True)
 
 
 class Watched:
-    """One broker's list, as another changes."""
+    """The list of brokers on one broker, while another broker's registration changes."""
 
     def __init__(self) -> None:
         self.listed = ListedBrokers(OWN_ID, SESSION_MS, 0)

@@ -1,4 +1,4 @@
-"""Waiting until the image shows something."""
+"""Waiting until the metadata image fulfils a condition."""
 
 from __future__ import annotations
 

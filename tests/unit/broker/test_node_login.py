@@ -1,4 +1,4 @@
-"""A node that need not log in elsewhere loads nothing for it."""
+"""A node that does not log in to other nodes imports no modules for logins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker that does not lead a partition answers, in every version that is served."""
+"""Responses of a broker that does not lead the partition, in every served version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a configuration says about OAUTHBEARER: which keys are taken from where, and what is refused at the start."""
+"""The configuration of OAUTHBEARER: the source of each key, and values that are refused at the start."""
 
 from __future__ import annotations
 

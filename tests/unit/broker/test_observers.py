@@ -1,4 +1,4 @@
-"""What watches requests is told of each one and of its response, and only where a watcher asked for it."""
+"""Observers of requests are notified of each request and response of the APIs for which they registered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HELLO = ApiVersionsRequest(client_software_name="test", client_software_version=
 
 
 class Notebook:
-    """A watcher that records its calls."""
+    """An observer that records its calls."""
 
     def __init__(self, *keys: ApiKey) -> None:
         self._keys = keys

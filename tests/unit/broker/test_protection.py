@@ -1,4 +1,4 @@
-"""A broker that would leave a protecting setting without effect does not start, and none can be set while it runs."""
+"""A broker does not start with a security setting that it cannot apply, and refuses to set one while it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TLS = {
 
 
 def start(folder: Path, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """A broker process that must end by itself."""
+    """Run a broker process that must end by itself; return its result."""
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), **settings}
     words = [word for name, text in settings.items() for word in ("--set", f"{name}={text}")]
     return subprocess.run(

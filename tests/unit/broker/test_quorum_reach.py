@@ -1,4 +1,4 @@
-"""When a majority of the controllers counts as gone, with real sockets."""
+"""When a majority of the controllers counts as unreachable, with real sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMEOUT_S = 30
 
 
 class Quorum:
-    """Voters, each with a port; none is at port 1."""
+    """Voters, each with a port; no voter listens on port 1."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         self._ports = ports
@@ -25,7 +25,7 @@ class Quorum:
 
 
 async def is_gone(node_id: int, ports: dict[int, int]) -> bool:
-    """Whether the wait ends by itself; where it must not, a second is enough to see that it does not."""
+    """Return whether the majority is found unreachable within a second."""
     waiting = wait_until_majority_is_gone(node_id, Quorum(ports), SystemNetwork(), SystemClock())
     try:
         async with asyncio.timeout(1.0):

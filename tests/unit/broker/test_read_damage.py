@@ -1,4 +1,4 @@
-"""Damage that many meet many times, and the lines about it."""
+"""Damaged data that is read many times, and the number of log lines about it."""
 
 from __future__ import annotations
 

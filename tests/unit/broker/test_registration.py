@@ -1,4 +1,4 @@
-"""A broker's membership, against a controller whose answers each test writes down."""
+"""Registration and heartbeats of a broker, with a controller whose responses each test gives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIRECTORY = Uuid(bytes(range(16)))
 
 
 class Controller:
-    """Gives the answers in order; what was asked is in `asked`."""
+    """A controller that returns the given responses in order; `asked` has the requests."""
 
     def __init__(self, answers: Iterable[Message | Exception]) -> None:
         self._answers = list(answers)
@@ -94,7 +94,7 @@ def run(
     heartbeat_interval_ms: int = 2_000,
     gone: asyncio.Event | None = None,
 ) -> None:
-    """`gone` is set when too few controllers are left."""
+    """Run a scenario with a broker's registration; `gone` is set when no majority of controllers is reachable."""
 
     async def wait_until_gone() -> None:
         await (gone or asyncio.Event()).wait()
@@ -272,7 +272,7 @@ def test_a_stopping_broker_does_not_wait_for_an_unreachable_controller() -> None
 
 
 class FailedController:
-    """Its log has failed: it refuses at once, and never waits."""
+    """A controller whose log has failed: it refuses every request at once."""
 
     def __init__(self, refusals: int) -> None:
         self._refusals = refusals

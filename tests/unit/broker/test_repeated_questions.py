@@ -1,4 +1,4 @@
-"""What a request names many times is answered once: a small request must not make an enormous answer."""
+"""Resources that a request names many times are answered once, so that a small request has no enormous response."""
 
 from __future__ import annotations
 

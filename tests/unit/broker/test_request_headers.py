@@ -1,4 +1,4 @@
-"""The client id of a request, where headers of requests before it on the same connection are not decoded again."""
+"""The client id of a request, when headers that are equal to earlier ones of the connection are not decoded again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLASSIC, FLEXIBLE = 2, 5
 
 
 class Desk:
-    """Serves ListGroups on one connection, and notes who asked for which states."""
+    """Serves ListGroups on one connection, and notes the client id and states of each request."""
 
     def __init__(self) -> None:
         services: Any = SimpleNamespace(image=MetadataImage.EMPTY, throttling=None, authorizer=None, telemetry=None)

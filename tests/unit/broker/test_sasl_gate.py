@@ -1,4 +1,4 @@
-"""A listener that demands a login: delays, limits and the end of sessions, on real sockets, by a clock of the test."""
+"""A listener that demands a login: delays, limits and the expiry of sessions, on real sockets, with a manual clock."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def config(changes: dict[str, str]) -> BrokerConfig:
 
 
 class Stage:
-    """A held listener, and a dispatcher that notes who asks for what."""
+    """A listener that demands a login, and a dispatcher that notes principals and requests."""
 
     def __init__(self, changes: dict[str, str]) -> None:
         self.config = config(changes)
@@ -107,7 +107,7 @@ class Client:
         return await self.was_answered()
 
     async def was_answered(self) -> bool:
-        """False: the connection was closed."""
+        """Return whether a response came; False if the connection was closed."""
         try:
             await self.read(ApiVersionsResponse, 0)
         except (asyncio.IncompleteReadError, ConnectionResetError):

@@ -1,4 +1,4 @@
-"""What a configuration says about SASL, and what of it is refused before a broker starts."""
+"""The configuration of SASL, and values that are refused before a broker starts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every setting that can be made is read by some code, or stands in a list with the reason why not.
+"""Every accepted setting is read by some code, or is in a list with the reason why not.
 
-Three ways in which a setting can be accepted and do nothing: no code asks for the key; the broker does not pass it on
-to the part that it is meant for; that part has it and never looks. Each has a test.
+A setting can be accepted without an effect in three ways: no code reads the key; the broker does not pass it on to the
+part that it is meant for; that part has it and never reads it. Each has a test.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ BUILT_IN_BROKER = (
 
 
 def names_of(settings: Any) -> Iterable[str]:
-    """Of a named tuple or a dataclass."""
+    """Return the field names of a named tuple or a dataclass."""
     return settings._fields if hasattr(settings, "_fields") else [one.name for one in fields(settings)]
 
 
 @cache
 def trees() -> dict[str, ast.Module]:
-    """Of the cluster's tower: the services have settings of their own."""
+    """Return the syntax trees of the cluster tower, by file; services have settings of their own."""
     towers = "base broker controller coordinator log metadata net quorum quota raft records replication security share"
     return {
         str(path.relative_to(SOURCE)): ast.parse(path.read_text())
@@ -72,7 +72,7 @@ def trees() -> dict[str, ast.Module]:
 
 @cache
 def words(path: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The strings of a file, and the names that it reads behind a dot."""
+    """Return the strings of a file, and the names of the attributes that it reads."""
     found = list(ast.walk(trees()[path]))
     strings = {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     names = {node.attr for node in found if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)}
@@ -96,7 +96,7 @@ def reading_files(but: Iterable[str] = ()) -> list[str]:
 
 
 class Recording:
-    """Settings that remember what they were asked for."""
+    """Settings that record which of them were read."""
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
@@ -107,7 +107,7 @@ class Recording:
 
 
 def bounds_of_groups() -> set[str]:
-    """Their names are put together where they are read."""
+    """Return the broker keys that bound settings of groups; code builds these names, so no source text has them."""
     settings = Recording()
     for key in GROUP_CONFIGS:
         validate_group_configs({key.name: str(key.default)}, settings)

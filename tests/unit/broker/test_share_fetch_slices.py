@@ -1,4 +1,4 @@
-"""A ShareFetch of very many partitions gives other requests their turn, and misses nothing that they do."""
+"""A ShareFetch of very many partitions is served in slices, and respects what other requests change in between."""
 
 from __future__ import annotations
 

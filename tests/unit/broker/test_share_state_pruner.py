@@ -1,4 +1,4 @@
-"""What is deleted of `__share_group_state` is needed by no later leader, whatever was committed when it was deleted."""
+"""The pruner deletes no record of `__share_group_state` that a later leader needs, whatever is committed then."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FakeLog:
 
 
 class Leader:
-    """A shard that leads a partition with a log that is committed up to `log.high_watermark`, and its pruner."""
+    """A share coordinator shard with its log, which is committed up to `log.high_watermark`, and its pruner."""
 
     def __init__(self) -> None:
         self.driver = Driver(updates_per_snapshot=2)
@@ -48,7 +48,7 @@ class Leader:
         self._pruner.prune()
 
     def states_of_next_leader(self, start_offset: int) -> list[object]:
-        """Return the states of a shard that has what is committed, from an offset on."""
+        """Return the states of a new shard that has replayed the committed records from an offset on."""
         next_leader = Driver()
         next_leader.log = self.driver.log[: self.log.high_watermark]
         next_leader.start_offset = start_offset

@@ -1,4 +1,4 @@
-"""Large requests, taken apart and put together again."""
+"""Large requests: split into slices, with the responses of the slices merged."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def coordinators(request: Message) -> Message:
 
 
 class Groups:
-    """Answers later, and remembers what it was asked."""
+    """A group coordinator that responds later, and records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""A start that fails between two stages leaves nothing behind once the node is stopped, and a stop goes backwards."""
+"""Stages of a node's start: after a failed start a stop releases everything, in the opposite order."""
 
 from __future__ import annotations
 

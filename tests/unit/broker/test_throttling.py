@@ -1,4 +1,4 @@
-"""What a request counts for, what its response says of it, and when its connection is muted."""
+"""Which quotas a request counts for, the throttle time of its response, and when its connection is muted."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GROUPS = ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=[])
 
 
 class Desk:
-    """A dispatcher with quotas, a clock and a processor that the test moves, and handlers that do what it says."""
+    """A dispatcher with quotas, whose wall clock, CPU clock and handlers the test controls."""
 
     def __init__(self, configured: Configured) -> None:
         self.clock = ManualClock(1_000_000)
@@ -76,7 +76,7 @@ class Desk:
 
     @property
     def request_percentage(self) -> float:
-        """What the only client has used of the time."""
+        """Return the request percentage that the only client has used."""
         [reading] = [one for one in self.throttling.readings() if one.key == "request_percentage"]
         return reading.rate
 
@@ -93,7 +93,7 @@ def fetch(**replica: Any) -> FetchRequest:
 
 
 def produce_of(size: int) -> ProduceRequest:
-    """A request whose frame has about so many bytes."""
+    """Return a Produce request whose frame has about `size` bytes."""
     return ProduceRequest(acks=1, timeout_ms=1, transactional_id="x" * size, topic_data=[])
 
 

@@ -1,4 +1,4 @@
-"""Produce in a transaction: what its request must name, and what may change while the coordinator is asked."""
+"""Produce in a transaction: what its request must name, and what may change while the coordinator verifies it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def one_batch(topic_id: Uuid, records: memoryview) -> TopicProduceData:
 
 
 def run(answer: Any) -> Any:
-    """The result of a coroutine that has nothing to wait for."""
+    """Return the result of a coroutine that does not wait."""
     try:
         answer.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""What the console tools do where no cluster is needed to see it."""
+"""The console tools, as far as they need no cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pessoa.cli.console.line_reader import Line
 
 
 class Full:
-    """A producer whose queue is full until it is polled."""
+    """A producer whose local queue is full until it is polled."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

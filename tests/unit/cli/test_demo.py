@@ -1,4 +1,4 @@
-"""`pessoa demo` on a broker: which topics it creates, and what it says where that is refused."""
+"""`pessoa demo` on a broker: which topics it creates, and what it prints if that is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-dump-log without Apache Kafka beside it; tests/differential/test_log_against_apache.py has the comparison."""
+"""Our kafka-dump-log; tests/differential/test_log_against_apache.py compares it with Apache's."""
 
 from __future__ import annotations
 

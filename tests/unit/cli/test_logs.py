@@ -1,4 +1,4 @@
-"""`pessoa logs` with a log that brokers write themselves."""
+"""`pessoa logs` with the application log that brokers write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of all services have in common: PROPERTIES, --override, options over both, and refusals."""
+"""What the commands of all services have in common: PROPERTIES, --override, options that win over both, and errors."""
 
 from __future__ import annotations
 

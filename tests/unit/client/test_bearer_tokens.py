@@ -1,4 +1,4 @@
-"""Where the token of a client comes from: a file, or who gives out tokens for client credentials."""
+"""The source of a client's token: a file, or a token endpoint with client credentials."""
 
 from __future__ import annotations
 

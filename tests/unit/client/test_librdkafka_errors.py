@@ -1,4 +1,4 @@
-"""Which errors of librdkafka may end by themselves."""
+"""Which errors of librdkafka are transient."""
 
 from __future__ import annotations
 

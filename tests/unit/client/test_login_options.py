@@ -1,4 +1,4 @@
-"""`sasl.jaas.config` of clients: our own client, librdkafka and the askers of tokens read it as Java does."""
+"""`sasl.jaas.config` of clients: our own client, librdkafka and the token sources parse it as Java does."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from pessoa.wire.api.alter_user_scram_credentials import (
 
 
 class Asked:
-    """A cluster that accepts every AlterUserScramCredentials and keeps its upsertions."""
+    """A cluster that accepts every AlterUserScramCredentials and records its upsertions."""
 
     def __init__(self) -> None:
         self.upsertions: list[ScramCredentialUpsertion] = []

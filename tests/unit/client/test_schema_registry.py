@@ -1,4 +1,4 @@
-"""The client of the schema registry: whom it asks, as whom, how often, and what it makes of the answers."""
+"""The client of the schema registry: URLs, logins, retries, caching, and the parsing of responses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 class ScriptedRegistry:
-    """Answers with what the test has put there, and keeps the headers that it was asked with."""
+    """A registry that returns the responses of the test, and records the headers of requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""Tables in compacted topics, on a broker: created or checked, read to the end, written and read back, followed."""
+"""Tables in compacted topics, on a broker: the topic is created or checked, read to its end, written and followed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def name() -> str:
 
 @contextmanager
 def reading(settings: Settings, *tables: TopicSpec) -> Iterator[tuple[TableReader, dict[bytes, bytes]]]:
-    """A reader, and the table that it has read."""
+    """Yield a reader, and the table that it has read."""
     found: dict[bytes, bytes] = {}
 
     def replay(batch: Batch) -> None:
@@ -100,7 +100,7 @@ def test_the_partitions_of_a_table_topic_are_increased_only_if_requested(setting
 
 
 class ForgetfulBrokers:
-    """An admin client whose brokers have not heard of a new topic the first two times that they are asked again."""
+    """An admin client whose brokers answer twice that a new topic is unknown, after it was created."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""Connectors without Kafka and Spark: started, polled, put to, as their tasks would."""
+"""Connectors without Kafka and Spark: the tests call start, poll and put as a worker does."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def column(records: Sequence[Record], name: str) -> list[Any]:
 
 
 def reached(records: Sequence[Record]) -> Offsets:
-    """What a task would know after these."""
+    """Return the source offsets of a task after these records."""
     known = {}
     for each in records:
         assert each.source_partition is not None

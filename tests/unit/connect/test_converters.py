@@ -1,4 +1,4 @@
-"""Converters: what goes in comes out, bytes as Kafka's own converters write them."""
+"""Converters: round trips, and bytes that are equal to those of Kafka's own converters."""
 
 from __future__ import annotations
 

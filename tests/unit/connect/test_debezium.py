@@ -1,4 +1,4 @@
-"""What is pure of the change-data source: pgoutput's messages, Debezium's types and envelope, and the transform."""
+"""The pure parts of the change-data source: pgoutput's messages, Debezium's types and envelope, and the transform."""
 
 from __future__ import annotations
 

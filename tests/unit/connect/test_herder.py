@@ -1,4 +1,4 @@
-"""The herder without Kafka and Spark: its rounds, called one by one."""
+"""The herder without Kafka and Spark: the tests call its rounds one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that no sink was made for: every one is delivered or reported, and the good one behind it arrives."""
+"""Records with values that a sink does not expect: each is delivered or reported, and the next valid one arrives."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ GOOD: dict[str, Any] = {"id": 7, "name": "good"}
 
 
 def records(hostile: Any) -> list[Record]:
-    """The hostile value without a schema and with one that it may not fit, between two good ones."""
+    """Return records with the hostile value, without a schema and with a schema that may not match, between valid
+    ones."""
     return [
         Record("items", 0, INT64, 6, ITEM, {"id": 6, "name": "first"}, offset=0),
         Record("items", 0, value=hostile, offset=1),

@@ -1,4 +1,4 @@
-"""MirrorMaker 2's properties file."""
+"""Replication flows in MirrorMaker 2's properties file."""
 
 from __future__ import annotations
 

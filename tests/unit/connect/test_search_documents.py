@@ -1,4 +1,4 @@
-"""Documents and bulk requests of the Elasticsearch sink; its retries against a server that says what it is told to."""
+"""Documents and bulk requests of the Elasticsearch sink; its retries, with a server whose responses the test gives."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_value_that_is_no_document_is_refused() -> None:
 
 
 class Scripted(ThreadingHTTPServer):
-    """Not a search engine: an HTTP server that answers bulk requests with the statuses of a script."""
+    """An HTTP server that answers bulk requests with the statuses of a script."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Which settings of worker and connector reach the writer of a source's records, and which its converters."""
+"""Which settings of worker and connector are used by the producer of a source's records, and which by converters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """An engine that notes what it is to run."""
+    """An engine that records the queries that it should start."""
 
     def __init__(self) -> None:
         self.started: list[QuerySpec] = []

@@ -1,4 +1,4 @@
-"""A source's batch that is repeated after a crash has the rows before its end, though the table has changed since."""
+"""A source's batch that is repeated after a crash has the same rows, although the table has changed since."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_replayed_batch_with_deleted_rows_ends_with_the_remaining_rows(task: S
 
 
 def _never_silent(task: SourceTask, sql: Sql, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one more row before each poll, and few polls are many; a task that does not give up runs out of rows."""
+    """Make every poll of the task insert one more row first, and set a low limit of polls."""
     polled = task._poll
     ids = iter(range(100, 1_000))
 

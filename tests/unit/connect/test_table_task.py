@@ -1,4 +1,4 @@
-"""Records on their way into a table: the rows that are made of them, and what becomes of those that do not fit."""
+"""The task of the table sink: rows from records, and errors for records that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wrong configuration, key by key: `validate` says of any value which key is wrong, and why."""
+"""`validate` of connector configurations: for any invalid value it reports the key and the reason."""
 
 from __future__ import annotations
 

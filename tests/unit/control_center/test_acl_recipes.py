@@ -1,4 +1,4 @@
-"""The ACLs that an application needs, from its kind and its names."""
+"""The ACLs that an application needs, derived from its kind and the names of its resources."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_arbitrary_bytes_are_decoded_as_cbor_or_refused_and_always_shown(data: b
 
 
 def _cbor(value: object) -> bytes:
-    """A second encoder, of what JSON has."""
+    """Return a value of JSON's types in CBOR: a second implementation."""
     match value:
         case bool():
             return b"\xf5" if value else b"\xf4"

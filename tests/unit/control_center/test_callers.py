@@ -1,4 +1,4 @@
-"""Every path of the API but /health asks who calls, however many slashes it ends with."""
+"""Every path of the API except /health demands a login, however many slashes it ends with."""
 
 from __future__ import annotations
 

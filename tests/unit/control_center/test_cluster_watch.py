@@ -1,4 +1,4 @@
-"""The watch over the cluster, with brokers that are behind the controller."""
+"""The control centre's view of the cluster, when brokers lag behind the controller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pessoa.control_center.kafka_link import KafkaLink
 
 
 class LinkThatLags:
-    """Brokers that show a new topic from the third question on."""
+    """Brokers whose metadata has a new topic only from the third request on."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""The filter language: what passes, what is refused, and that nothing of it is ever run."""
+"""The filter language: which messages match, which expressions are refused; no expression runs as Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the first visit short: nothing is imported, and no authority read, while it waits."""
+"""The first page is fast: no module is imported and no certificate file read during the request."""
 
 from __future__ import annotations
 

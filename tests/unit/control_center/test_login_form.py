@@ -1,4 +1,4 @@
-"""The form that anyone may send before a login."""
+"""The login form, whose requests need no login."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pessoa.control_center.center import Center
 
 
 class Visit:
-    """One POST to /login whose body comes in these pieces."""
+    """A POST to /login whose body arrives in these pieces."""
 
     def __init__(self, pieces: list[bytes], *headers: tuple[bytes, bytes]) -> None:
         self.left = list(pieces)

@@ -1,4 +1,4 @@
-"""Where a login leads: to a page of the control centre, and to no other host."""
+"""The redirect after a login: to a page of the control centre, and to no other host."""
 
 from __future__ import annotations
 

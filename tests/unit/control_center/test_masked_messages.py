@@ -1,4 +1,4 @@
-"""A masked field stays hidden whatever format a reader asks for, and so do texts that quote it."""
+"""A masked field is hidden in every format that a reader requests, also in error messages that quote it."""
 
 from __future__ import annotations
 

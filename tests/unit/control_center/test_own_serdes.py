@@ -1,4 +1,4 @@
-"""Serdes that the operator brings: loaded from files and modules, used like the built-in formats, and never fatal."""
+"""Serdes of the operator: loaded from files and modules, used like the built-in formats; their errors are not fatal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SERDES = [Base64Texts()]
 
 
 class Length:
-    """Reads everything, and writes nothing."""
+    """A serde that can deserialise any bytes, and serialise nothing."""
 
     name = "length"
 

@@ -1,4 +1,4 @@
-"""What the control centre decides without asking anything: masking, resets, health, alerts, history, lineage, guard."""
+"""The control centre's pure parts: masking, offset resets, health, alerts, history, lineage, permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings of topics end with the page or the caller that began them, and only so many run at once."""
+"""Scans of topics end with the page or caller that started them, and a limited number run at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the control centre makes of the answers of ksql, Connect and pipelines, of brokers' logs and of groups."""
+"""How the control centre parses responses of ksql, Connect and pipelines, brokers' logs and group descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page makes of one message: its size is bounded by what is shown, whatever a record holds."""
+"""Messages as pages get them: their size is bounded, whatever a record contains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ReadRecord(FakeRecord):
 
 
 def examined(data: bytes) -> Message:
-    """The message that a scan makes of a record."""
+    """Return the message that a scan makes of a record."""
 
     async def scan() -> Message:
         one = Scan(MessageQuery("t"), {}, lambda: pytest.fail("there is nothing to read"), Decoder(None))

@@ -1,4 +1,4 @@
-"""Every sentence of the pages is in the Portuguese table, with the same facts in it."""
+"""Every text of the pages is in the Portuguese table, with the same placeholders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FACT = re.compile(r"\{(\w+)\}")
 
 
 def sentences() -> set[str]:
-    """What stands in calls of `t`, and in the tables that are given to it."""
+    """Return the texts in calls of `t`, and in the tables that are passed to it."""
     found = set()
     for path in Path(pessoa.control_center.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -53,7 +53,7 @@ _DEFAULTS = {
 
 
 class TinyConfig:
-    """Knows one list and one number, and takes everything else as it comes."""
+    """A configuration with one key of type list and one number; other keys are not validated."""
 
     def __init__(self) -> None:
         self.values = dict(_DEFAULTS)
@@ -86,7 +86,7 @@ class TinyConfig:
 
 
 class InstantQuorum:
-    """Commits what is appended, and passes every record through its bytes, as a log would."""
+    """A quorum that commits every append at once, after encoding and decoding each record."""
 
     def __init__(self) -> None:
         self.leader_id = 0
@@ -134,7 +134,7 @@ class Client:
 
 
 class Cluster:
-    """A controller and what a test does to it. Everything is asked and answered in one go."""
+    """A controller, and calls that send it requests and return the responses at once."""
 
     def __init__(self) -> None:
         self.quorum = InstantQuorum()
@@ -159,7 +159,7 @@ class Cluster:
 
     @property
     def image_of_log(self) -> MetadataImage:
-        """The image of the committed records, also while no controller is active."""
+        """Return the image of the committed records, also while no controller is active."""
         return self.quorum.loader.image
 
     @property
@@ -178,7 +178,7 @@ class Cluster:
         return response
 
     def tick(self) -> int | None:
-        """Let the controller do what is due by now, and return its next deadline."""
+        """Tick the controller at the present time, and return its next deadline."""
 
         async def ticking() -> int | None:
             return self.controller.tick(self.clock.monotonic_ms())
@@ -227,7 +227,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Cluster:
-    """One broker, up."""
+    """Return a cluster with one unfenced broker."""
     cluster = Cluster()
     cluster.start_broker(1)
     return cluster
@@ -235,7 +235,7 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def trio() -> Cluster:
-    """Three brokers, up."""
+    """Return a cluster with three unfenced brokers."""
     cluster = Cluster()
     for broker_id in (1, 2, 3):
         cluster.start_broker(broker_id)

@@ -1,4 +1,4 @@
-"""Quotas, SCRAM credentials and ACLs: stored, found again by filters, removed."""
+"""Quotas, SCRAM credentials and ACLs: created, described with filters, deleted."""
 
 from __future__ import annotations
 

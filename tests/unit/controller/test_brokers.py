@@ -1,4 +1,4 @@
-"""Brokers register, live, shut down and disappear, and their partitions go with them or stay."""
+"""Brokers register, send heartbeats, shut down and disappear, and what that changes in their partitions."""
 
 from __future__ import annotations
 

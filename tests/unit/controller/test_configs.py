@@ -1,4 +1,4 @@
-"""Configurations change key by key or as a whole; each resource gets its own answer."""
+"""Configurations change key by key or as a whole; each resource has its own result."""
 
 from __future__ import annotations
 

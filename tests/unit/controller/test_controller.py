@@ -1,4 +1,5 @@
-"""The shell: what is decided is written before it is answered. And the decisions that need no file of their own."""
+"""The controller's shell: records are committed before the response is sent. And decisions without a file of their
+own."""
 
 from __future__ import annotations
 
@@ -191,7 +192,7 @@ def test_an_error_response_to_every_controller_request_can_be_encoded_in_every_v
 
 
 def codes_of(value: object) -> set[int]:
-    """Every error code in a response."""
+    """Return every error code in a response."""
     if isinstance(value, list):
         return {code for one in value for code in codes_of(one)}
     if not isinstance(value, Struct):
@@ -264,7 +265,7 @@ def test_eligible_leader_replicas_need_a_metadata_version_that_has_them() -> Non
 
 
 def decided_at(levels: dict[str, int], request: UpdateFeaturesRequest) -> ErrorCode:
-    """What a controller of a cluster with these levels and without brokers answers."""
+    """Return the error of a controller of a cluster with these feature levels and without brokers."""
     image = replace(MetadataImage.EMPTY, features=FeaturesImage(levels))
     situation: Any = SimpleNamespace(image=image, config=TinyConfig())
     response = update_features(situation, request).response

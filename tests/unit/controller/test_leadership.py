@@ -1,4 +1,4 @@
-"""The active controller changes, and time passes: what becomes of waiting requests, and what is due by itself."""
+"""Change of the active controller and passing of time: waiting requests, and what the controller does by itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def partition(cluster: Cluster, name: str = "t", index: int = 0) -> PartitionIma
 
 
 def in_sync(cluster: Cluster, *isr: int) -> None:
-    """The leader of the first partition says who is in sync."""
+    """Send AlterPartition of the leader of the first partition with these in-sync replicas."""
     one = partition(cluster)
     data = PartitionData(
         partition_index=0,
@@ -130,7 +130,7 @@ def test_an_append_that_fails_raises_the_error_of_the_log(cluster: Cluster) -> N
 
 
 def slow_down(cluster: Cluster, count: int = 9) -> list[asyncio.Future[int]]:
-    """Let the test decide from now on when appends are committed."""
+    """Make the test decide from now on when appends are committed; return their futures."""
     futures: list[asyncio.Future[int]] = [asyncio.get_running_loop().create_future() for _ in range(count)]
     coming = iter(futures)
 
@@ -173,7 +173,7 @@ def test_a_new_controller_gives_every_broker_a_full_session_timeout(trio: Cluste
 
 
 def fail_over(cluster: Cluster, incarnation_id: Uuid | None = None) -> None:
-    """Another controller, on the node of broker 1, leads from what is committed."""
+    """Make another controller, on the node of broker 1, active with the committed records."""
     old = cluster.controller
     old.deactivate()
     cluster.quorum.epoch += 1

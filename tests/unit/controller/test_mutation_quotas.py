@@ -1,4 +1,5 @@
-"""Partitions that clients create and delete are counted for their quotas, and refused where clients can be told."""
+"""Partitions that clients create and delete count for the controller mutation quota; new versions are refused over
+it."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def limit(cluster: Cluster, value: float | None) -> None:
 
 
 def create(cluster: Cluster, version: int, **topics: int) -> tuple[list[int], int]:
-    """The errors, and the throttle time, of creating topics with so many partitions."""
+    """Create topics with so many partitions; return the error codes and the throttle time."""
     wanted = [
         CreatableTopic(name=name, num_partitions=count, replication_factor=1, assignments=[], configs=[])
         for name, count in topics.items()

@@ -29,7 +29,7 @@ from tests.unit.controller.conftest import Cluster
 
 @pytest.fixture
 def moving(trio: Cluster) -> Cluster:
-    """Three brokers and a topic on the first two."""
+    """Return a cluster of three brokers with a topic on the first two."""
     trio.ask(create(topic("t", -1, -1, {0: [1, 2]})), CreateTopicsResponse)
     return trio
 
@@ -119,7 +119,7 @@ def test_a_replica_that_is_shutting_down_does_not_rejoin_the_isr(moving: Cluster
 
 @pytest.fixture
 def strict(trio: Cluster) -> Cluster:
-    """Three brokers and a topic on all of them that needs two in sync."""
+    """Return a cluster of three brokers with a topic on all of them and min.insync.replicas 2."""
     request = create(topic("t", -1, -1, {0: [1, 2, 3]}, {"min.insync.replicas": "2"}))
     trio.ask(request, CreateTopicsResponse)
     return trio

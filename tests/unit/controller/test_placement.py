@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: spread over brokers and racks, leaders too."""
+"""Placement of the replicas of new partitions: replicas and leaders are spread over brokers and racks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delegation tokens: issued, renewed, expired, removed when they have ended."""
+"""Delegation tokens: created, renewed, expired, and removed after their expiry."""
 
 from __future__ import annotations
 

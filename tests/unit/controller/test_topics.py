@@ -1,4 +1,4 @@
-"""Topics are created, grow and go; what cannot be done says so in Kafka's codes."""
+"""Topics are created, get partitions and are deleted; refusals have Kafka's error codes."""
 
 from __future__ import annotations
 

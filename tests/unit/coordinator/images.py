@@ -1,4 +1,4 @@
-"""A metadata image as small as coordinators need it, and what changes from one to the next."""
+"""Metadata images with only what coordinators use, and the deltas between them."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def topic_id(name: str, incarnation: int = 0) -> Uuid:
 
 
 def image(incarnation: int = 0, /, **partition_counts: int) -> FakeImage:
-    """Topics by name with their partition counts; underscores in names are dashes."""
+    """Return an image with topics by name and partition count; underscores in names become dashes."""
     named = [
         FakeTopic(name, topic_id(name, incarnation), {index: FakePartition() for index in range(count)})
         for name, count in ((key.replace("_", "-"), count) for key, count in partition_counts.items())
@@ -73,7 +73,7 @@ def image(incarnation: int = 0, /, **partition_counts: int) -> FakeImage:
 
 
 def change(old: FakeImage, new: FakeImage) -> tuple[FakeImage, FakeDelta]:
-    """The new image, one later than the old, and the delta between them."""
+    """Return the new image with the next offset, and the delta from the old one."""
     new = replace(new, offset=old.offset + 1)
     changed = {key for key, topic in new.topics.by_id.items() if old.topics.by_id.get(key) != topic}
     deleted = set(old.topics.by_id) - set(new.topics.by_id)

@@ -1,4 +1,4 @@
-"""The group coordinator as handlers see it: what it checks itself, how it cuts requests up, what errors look like."""
+"""The group coordinator as handlers call it: its own checks, splitting of requests by shard, and errors."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def consumer_join(**changes: Any) -> ConsumerGroupHeartbeatRequest:
 
 
 def commit_request(group: str, *topics: tuple[str, int, int], by_id: bool = False) -> OffsetCommitRequest:
-    """`topics`: (name, partition, offset)"""
+    """Return an OffsetCommit request; `topics` are (name, partition, offset)."""
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=-1,
@@ -482,7 +482,7 @@ async def test_txn_offset_commit_before_version_2_gets_coordinator_not_available
 
 
 async def two_groups(fixture: Fixture) -> None:
-    """A consumer group `c` with a member, and `simple` with nothing but an offset."""
+    """Create a consumer group `c` with a member, and a group `simple` that has only an offset."""
     await fixture.elect()
     fixture.ask(ConsumerGroupHeartbeatResponse, consumer_join(), 1)
     fixture.ask(OffsetCommitResponse, commit_request("simple", ("orders", 0, 5)), 9)

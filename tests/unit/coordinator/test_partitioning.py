@@ -1,4 +1,4 @@
-"""The partition of a group is Java's arithmetic; the expected numbers come from a JVM."""
+"""The partition of a group follows Java's hashCode; the expected numbers are from a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runtime with a toy shard: what waits for what, who is refused when, and what the clock may do."""
+"""The coordinator runtime with a toy shard: order of requests, refusals while loading, timers and clock changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def record(key: str, epoch: int) -> CoordinatorRecord:
 
 
 class ToyShard:
-    """Remembers numbers by key. The request's group id is a command."""
+    """A shard that stores numbers by key; the group id of a request is a command."""
 
     def __init__(self) -> None:
         self.state: dict[str, int] = {}
@@ -113,7 +113,7 @@ class ToyShard:
 
 
 class JumpyClock(ManualClock):
-    """A clock whose wall time can be set apart from the time that passes."""
+    """A clock whose wall time can be set independently of its monotonic time."""
 
     def __init__(self) -> None:
         super().__init__(1_000_000)
@@ -164,7 +164,7 @@ def looped(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
 
 
 async def turn() -> None:
-    """Let everything run that can run."""
+    """Run the event loop until no task is ready."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -555,7 +555,7 @@ def test_a_partition_that_cannot_be_loaded_is_not_served() -> None:
 
 
 class LostLog(MemoryLog):
-    """The broker does not lead the partition any more, and the runtime has not been told."""
+    """A log of a broker that no longer leads the partition, which the runtime does not know yet."""
 
     is_lost = False
 

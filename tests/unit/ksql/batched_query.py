@@ -1,7 +1,7 @@
-"""A query as an engine of micro-batches runs it: stages on their own, each taking what has arrived so far.
+"""A query that runs in micro-batches: each stage runs by itself on the records that have arrived so far.
 
 Topics have partitions and offsets. A batch of a stage takes some of the new records of its inputs, prepares them, and
-gives each task its rows in stream order. Which stage goes next, and how much it takes, is chance.
+gives each task its rows in stream order. The next stage and the size of its batch are random.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BatchedQuery:
         log.append(record._replace(offset=len(log)))
 
     def run(self) -> list[OutputRecord]:
-        """Run batches until nothing is left, and return what the last stage wrote."""
+        """Run batches until no record is left, and return what the last stage wrote."""
         waiting = list(range(len(self._stages)))
         while waiting:
             number = self._random.choice(waiting)

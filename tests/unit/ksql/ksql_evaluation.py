@@ -1,4 +1,4 @@
-"""Expressions of tests, evaluated: text in, value out."""
+"""Evaluation of ksql expressions that tests give as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW_MS = 1_794_911_400_000
 
 
 class SeededSurroundings:
-    """Chance from a seed, at one moment."""
+    """Surroundings with a seeded random generator and a fixed time."""
 
     def __init__(self) -> None:
         self.now_ms = NOW_MS

@@ -1,4 +1,4 @@
-"""A query in process as it would run on Spark: rows as bytes, tasks that are made anew from their state."""
+"""A query in process as it would run on Spark: rows are encoded, and tasks are restarted from their state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTERNAL_PARTITIONS = 5
 
 
 class RestartingQuery(InProcessQuery):
-    """A query whose tasks are made anew before a row, with a chance, and whose rows travel as bytes."""
+    """A query whose tasks are randomly restarted before a row, and whose rows are encoded and decoded."""
 
     def __init__(
         self, plan: LogicalPlan, settings: QuerySettings, schemas: SchemaSource, partitions: Mapping[str, int] | int,

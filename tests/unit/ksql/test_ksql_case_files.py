@@ -1,4 +1,4 @@
-"""Case files: what they say, and what is wrong with them."""
+"""Case files: their syntax, and the errors in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codecs of all formats: values there and back, and foreign bytes that are refused as such and as nothing else."""
+"""Codecs of all formats: round trips of values, and refusal of foreign bytes with the one expected error."""
 
 from __future__ import annotations
 

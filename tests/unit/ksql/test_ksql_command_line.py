@@ -1,4 +1,4 @@
-"""What `ksql` shows, and what it does by itself."""
+"""What `ksql` prints, and the commands that it executes itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pessoa.cli.ksql.server_client import KsqlClient
 
 
 class RecordingClient(KsqlClient):
-    """Answers every statement with one entity, and remembers what was sent."""
+    """A client that answers every statement with one entity, and records the statements."""
 
     def __init__(self) -> None:
         super().__init__("http://localhost:1")

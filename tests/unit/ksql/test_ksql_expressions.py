@@ -1,4 +1,4 @@
-"""Expressions are read by their powers, and literals have the types that the language says."""
+"""Expressions are parsed by precedence, and literals have the types of the language."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every function has documentation and examples, and its examples are true."""
+"""Every function has documentation and examples, and its examples give the documented results."""
 
 from __future__ import annotations
 

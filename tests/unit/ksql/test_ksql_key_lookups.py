@@ -1,4 +1,4 @@
-"""Which keys and windows a pull query asks for."""
+"""Which keys and windows a pull query looks up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Operators beside dumb second implementations, on random records: what a table is in the end, what a join has found.
+"""Operators compared with simple second implementations, on random records: final tables, and results of joins.
 
-Tasks are restarted at random, and rows travel as bytes, as on Spark (`RestartingQuery`); or stages run in batches of
-their own, of what has arrived so far (`BatchedQuery`).
+Tasks are restarted at random, and rows are encoded, as on Spark (`RestartingQuery`); or each stage runs in batches of
+the records that have arrived so far (`BatchedQuery`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def as_records(changes: list[Change]) -> list[tuple[str, bytes, dict[str, int] |
 
 
 def last(written: Written) -> dict[bytes | None, Columns]:
-    """Return what the table is that the records make."""
+    """Return the table that results from the records."""
     table: dict[bytes | None, Columns] = {}
     for key, value, _ in written:
         table.pop(key, None)

@@ -1,6 +1,6 @@
-"""Operators keep nothing outside of their state: every case gives the same when tasks are dropped and made anew.
+"""Operators keep nothing outside of their state: every case has the same result when tasks are restarted.
 
-The state is bytes, copied on every access, and rows go from `prepare` to `take` as bytes, as they do on Spark.
+The state is bytes, copied on every access, and rows are encoded between `prepare` and `take`, as on Spark.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ def test_a_case_has_the_same_result_with_tasks_restarted_at_random(case: Case) -
 
 
 def _without_rows(case: Case) -> Case:
-    """Return the case without the rows of a push query, which are no records; its log stays."""
+    """Return the case without the expected rows of a push query, which are no records; its expected log stays."""
     return replace(case, rows=None)

@@ -1,4 +1,4 @@
-"""User functions in what is sent to Spark's workers, which are other processes and have not read ksql.extension.dir."""
+"""User functions are part of what is sent to Spark's workers, which do not read ksql.extension.dir."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries become plans: names, types, keys, joins, windows, aggregates; or errors that say what to do."""
+"""Queries become plans: names, types, keys, joins, windows, aggregates; or errors with a suggestion."""
 
 from __future__ import annotations
 

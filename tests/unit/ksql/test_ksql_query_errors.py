@@ -1,4 +1,4 @@
-"""Queries that cannot be are refused with the reference's reasons, a caret and a suggestion."""
+"""Invalid queries are refused with the reference's reasons, a caret and a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which persistent queries run on a server, with a runner that only writes down what it is asked."""
+"""Which persistent queries run on a server, with a runner that only records its calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which way a plan runs on Spark, and why; the names that a query has there."""
+"""How a plan runs on Spark (real-time mode or micro-batches), and why; the names of queries there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image of a ksql server: what commands make of it, in any order that a topic can have."""
+"""The state of a ksql server after commands, in any order that the command topic can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every statement form of the grammar is read into its node, and written back as text that reads the same."""
+"""Every statement form of the grammar is parsed into its node, and formatted as text that parses to the same node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text that is no statement gets an error that says what, where, and what to write instead, in bounded time."""
+"""Syntax errors have a message, a position and a suggestion, and are found in bounded time."""
 
 from __future__ import annotations
 

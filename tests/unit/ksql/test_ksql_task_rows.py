@@ -1,4 +1,4 @@
-"""Rows between prepare and take: their bytes, their tasks, their order."""
+"""Rows between prepare and take: their encoding, their tasks, their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of times beside a sorted list."""
+"""The time index, compared with a sorted list."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def topology_of(statement: str) -> Topology:
 
 
 def shown(stage: Stage) -> str:
-    """Return a stage in one line; * is an input whose rows change their task, ! a stage with state."""
+    """Return a stage as one line; * marks an input whose rows change their task, ! a stage with state."""
     inputs = " ".join(one.topic + ("*" if one.repartitioned else "") for one in stage.inputs)
     output = stage.output.internal or ("-" if stage.output.sink is None else stage.output.sink.topic)
     return f"{inputs} →{'!' if stage.has_state else ''} {output}"

@@ -1,4 +1,4 @@
-"""Where the tests of the log keep their files: on the real disk and on the simulated one, or on the latter alone."""
+"""The disks of the log's tests: the real and the simulated one, or only the simulated one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["os", "simulated"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    """A directory on the simulated disk and on a real one, for what must hold on both."""
+    """Return a partition directory on the simulated disk or on a real one, for tests that run on both."""
     if request.param == "os":
         # Few enough that files are evicted and come back all the time.
         return Home(OsDisk(max_open_files=4), f"{tmp_path}/orders-0")
@@ -26,11 +26,11 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
 
 @pytest.fixture
 def simulated() -> SimulatedDisk:
-    """A disk on which a test plans faults."""
+    """Return a simulated disk, on which a test plans faults."""
     return SimulatedDisk(now_ms=lambda: NOW_MS)
 
 
 @pytest.fixture
 def shaky(simulated: SimulatedDisk) -> Home:
-    """A partition on the disk that faults come from."""
+    """Return a partition directory on the disk with planned faults."""
     return Home(simulated, "/data/orders-0")

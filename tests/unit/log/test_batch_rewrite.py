@@ -1,4 +1,4 @@
-"""One batch: read for its keys, written anew with some of its records."""
+"""Compaction of one batch: reading its keys, and building it again with some of its records."""
 
 from __future__ import annotations
 

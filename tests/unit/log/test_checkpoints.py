@@ -1,4 +1,4 @@
-"""Checkpoint files: their text to the letter, and a sentence for every way in which it can be wrong."""
+"""Checkpoint files: their exact text, and an error message for every way in which it can be invalid."""
 
 from __future__ import annotations
 

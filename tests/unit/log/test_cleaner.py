@@ -1,4 +1,4 @@
-"""When a log is cleaned, and what a pass leaves of it."""
+"""When a log is cleaned, and which records a pass keeps."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_the_dirty_ratio_is_dirty_bytes_of_all_cleanable_bytes(log: PartitionLog
     assert found.is_due(0.49)
 
 
-def begin_a_transaction_in_the_middle(log: PartitionLog) -> None:
-    """Of three segments with a record each, the second is of producer 1."""
+def fill_with_a_transaction_in_the_second_segment(log: PartitionLog) -> None:
+    """Fill three segments with a record each; the record of the second is in an open transaction of producer 1."""
     append(log, [(b"a", b"1")])
     log.roll(NOW_MS)
     append(log, [(b"a", b"2")], producer=(1, 0, 0), transactional=True)
@@ -82,7 +82,7 @@ def begin_a_transaction_in_the_middle(log: PartitionLog) -> None:
 
 
 def test_compaction_stops_at_the_last_stable_offset_and_at_the_high_watermark(log: PartitionLog) -> None:
-    begin_a_transaction_in_the_middle(log)
+    fill_with_a_transaction_in_the_second_segment(log)
     assert assess(log, None, NOW_MS).first_uncleanable_offset == 1
     end_transaction(log, 1, 0, commit=True)
     log.roll(NOW_MS)
@@ -94,7 +94,7 @@ def test_compaction_stops_at_the_last_stable_offset_and_at_the_high_watermark(lo
 def test_compaction_stops_at_a_transaction_whose_abort_is_uncommitted_also_after_a_restart(
     disk: SimulatedDisk, log: PartitionLog
 ) -> None:
-    begin_a_transaction_in_the_middle(log)
+    fill_with_a_transaction_in_the_second_segment(log)
     end_transaction(log, 1, 0, commit=False)
     log.close()
     again = open_log(disk, high_watermark=3)

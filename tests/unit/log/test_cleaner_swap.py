@@ -1,4 +1,4 @@
-"""A cleaned segment replaces the original ones, even if the log changes meanwhile or the process or the power ends."""
+"""A cleaned segment replaces the original ones, also if the log changes meanwhile, or after a crash or power loss."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.cleaning import (
 
 
 def busy_log(disk: SimulatedDisk) -> PartitionLog:
-    """Three groups' worth of what makes a pass interesting, all of it on the disk for certain."""
+    """Return a synced log with segments for three groups of a pass, with transactions and tombstones."""
     log = open_log(disk)
     append(log, [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")], producer=(7, 0, 0))
     append(log, [(b"a", b"aborted")], producer=(8, 0, 0), transactional=True)
@@ -71,7 +71,7 @@ def assert_is_the_same_log(log: PartitionLog, before: PartitionLog, original: li
 
 
 def reopened(disk: SimulatedDisk, before: PartitionLog) -> PartitionLog:
-    """After a crash. Everything was flushed, so what lies below the active segment is not checked again."""
+    """Return the log as opened after a crash. Everything was flushed, so only the active segment is checked."""
     return open_log(disk, high_watermark=before.high_watermark, was_clean=False, recovery_point=before.recovery_point)
 
 

@@ -1,4 +1,4 @@
-"""The pool: many files on few descriptors, and the real system counts them."""
+"""The descriptor pool: many files on few descriptors, as counted by the real system."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _settled_descriptors() -> None:
-    """Disks that earlier tests have dropped give their descriptors back now, and not in the middle of a count."""
+    """Collect garbage first, so that disks of earlier tests do not close descriptors during a count."""
     gc.collect()
 
 
@@ -47,7 +47,7 @@ def take_all() -> list[int]:
 
 @contextmanager
 def all_but(count: int) -> Iterator[None]:
-    """All descriptors of this process but a few are taken by other files."""
+    """Open other files until this process has only `count` descriptors left."""
     with descriptor_limit(max(open_descriptors()) + 32):
         taken = take_all()
         for _ in range(count):
@@ -64,7 +64,7 @@ def open_descriptors() -> list[int]:
 
 
 def descriptors(folder: Path) -> int:
-    """How many files under the folder this process has open. What others open and close meanwhile does not count."""
+    """Return how many files under the folder this process has open; descriptors of other files do not count."""
     count = 0
     for path in Path("/dev/fd").iterdir():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A log directory: its partitions, its checkpoints, its stops, and what happens when its disk fails."""
+"""A log directory: its partitions, checkpoints, clean shutdown, and failure of its disk."""
 
 from __future__ import annotations
 
@@ -194,7 +194,8 @@ def test_a_directory_opens_without_a_checkpoint_that_is_damaged(disk: SimulatedD
 
 
 def with_a_gap(disk: SimulatedDisk) -> LogDirectory:
-    """A log between whose segments records are missing, as compaction leaves it; the topic only deletes by now."""
+    """Return a directory with a log that has a gap between two segments, from compaction; the topic's policy is
+    delete."""
     directory = open_directory(disk)
     log = directory.create("orders", 0, ID, SMALL, NOW_MS)
     fill(log, 12, size=200)

@@ -1,8 +1,8 @@
 """The contract of the disk door, on both disks; then errors that only a real one has.
 
-A `Workbench` is a disk with an empty directory, and knows how to bring about on this kind of disk what the contract
-speaks of: a disk without room, a sync that fails, a file that cannot be truncated. On the real disk these are a limit
-on the size of files, a named pipe (which cannot be synced) and /dev/full: no function of the system is replaced.
+A `Workbench` is a disk with an empty directory, and can cause the faults of the contract on this kind of disk: a full
+disk, a sync that fails, a file that cannot be truncated. On the real disk these are a limit of the size of files, a
+named pipe (which cannot be synced) and /dev/full: no function of the system is replaced.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Workbench(Protocol):
 
     @contextmanager
     def room_for(self, size: int) -> Iterator[None]:
-        """No file can grow beyond this size."""
+        """Limit the size of every file within the context."""
 
     def file_that_cannot_be_synced(self) -> File: ...
 
-    def file_that_cannot_be_cut_back(self) -> File:
-        """Every append fails, and the file cannot be truncated either."""
+    def file_that_cannot_be_truncated(self) -> File:
+        """Return a file to which every append fails, and which cannot be truncated."""
 
 
 class OsBench:
@@ -60,7 +60,7 @@ class OsBench:
         os.mkfifo(f"{self.root}/pipe")
         return self.disk.open(f"{self.root}/pipe")
 
-    def file_that_cannot_be_cut_back(self) -> File:
+    def file_that_cannot_be_truncated(self) -> File:
         Path(f"{self.root}/full").symlink_to("/dev/full")
         return self.disk.open(f"{self.root}/full")
 
@@ -81,7 +81,7 @@ class SimulatedBench:
         self.disk.fail("sync", "*/pipe", times=None)
         return self.disk.open(f"{self.root}/pipe", create=True)
 
-    def file_that_cannot_be_cut_back(self) -> File:
+    def file_that_cannot_be_truncated(self) -> File:
         self.disk.fail("write", "*/full", times=None, error=ENOSPC)
         self.disk.fail("truncate", "*/full", times=None)
         return self.disk.open(f"{self.root}/full", create=True)
@@ -218,7 +218,7 @@ def test_an_append_without_room_leaves_the_file_as_it_was(bench: Workbench, file
 
 
 def test_a_file_that_cannot_be_truncated_after_a_failed_append_takes_no_more_bytes(bench: Workbench) -> None:
-    file = bench.file_that_cannot_be_cut_back()
+    file = bench.file_that_cannot_be_truncated()
     with pytest.raises(DiskError) as caught:
         file.append(b"abc")
     assert caught.value.errno == ENOSPC
@@ -261,7 +261,7 @@ def test_a_deferred_sync_that_fails_makes_the_file_unwritable_too(bench: Workben
 
 
 def test_a_broken_file_can_still_be_read(bench: Workbench) -> None:
-    file = bench.file_that_cannot_be_cut_back()
+    file = bench.file_that_cannot_be_truncated()
     with pytest.raises(DiskError):
         file.append(b"abc")
     assert file.read(0, 99) == b""

@@ -1,4 +1,5 @@
-"""Group commit: however many wait, at most two flushes. Threads are real here; a gate holds their syncs up."""
+"""Group commit: however many requests wait, there are at most two flushes. Threads are real; a gate blocks their
+syncs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ DEADLINE_S = 60
 
 
 class Gate(ThreadPoolExecutor):
-    """Holds flushes up, so that a test decides what happens while one runs."""
+    """A thread pool that blocks flushes, so that a test decides what happens during one."""
 
     def __init__(self) -> None:
         super().__init__(max_workers=2)
@@ -41,7 +42,7 @@ class Gate(ThreadPoolExecutor):
 
 
 async def turns(count: int = 5) -> None:
-    """Run the callbacks and tasks of the loop that wait for no thread."""
+    """Run the event loop for `count` turns, so that all callbacks and tasks run that wait for no thread."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -75,7 +76,7 @@ def test_many_writers_share_one_flush_and_later_writers_the_next(shaky: Home) ->
 
 
 class OnTheSpot(Executor):
-    """Runs what it is given at once: the simulated disk is for one thread at a time."""
+    """An executor that runs calls at once: the simulated disk is for one thread at a time."""
 
     def submit(self, call: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         done: Future[Any] = Future()

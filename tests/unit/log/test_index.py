@@ -1,6 +1,6 @@
-"""The sparse indexes: their bytes, what a look-up finds across blocks in file and memory, and what a truncation leaves.
+"""The sparse indexes: their bytes, look-ups across blocks in file and memory, and truncation.
 
-Look-ups are compared with a walk through a plain list of the same entries.
+Look-ups are compared with a search in a plain list of the same entries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def filled_time_index(file: File, count: int) -> tuple[TimeIndex, list[tuple[int
 
 
 def probes(numbers: list[int]) -> list[int]:
-    """Each number and its neighbours, not too many of them."""
+    """Return some of the numbers, each with its neighbours: the first and last ones, and those around block limits."""
     chosen = numbers[:3] + numbers[509:515] + numbers[1022:1026] + numbers[-3:]
     return [number + change for number in chosen for change in (-1, 0, 1)] or [0]
 

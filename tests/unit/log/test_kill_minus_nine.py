@@ -1,11 +1,11 @@
-"""A real process on a real disk that is killed with SIGKILL, again and again: what it acknowledged is there.
+"""A real process on a real disk that is repeatedly killed with SIGKILL: no acknowledged record is lost.
 
 The child appends batches of one idempotent producer, whose sequence numbers count the records, and writes the last
 offset of each batch to its standard output after the append: an acknowledgement that the parent can read even after
-the child is dead. The parent kills it after some number of acknowledgements that chance chose, opens the log, and
-looks for every record that was acknowledged: once, in order, with the value that its sequence number says.
+the child is dead. The parent kills it after a random number of acknowledgements, opens the log, and looks for every
+acknowledged record: once, in order, with the value that belongs to its sequence number.
 
-The child goes on where the log ended, so each round begins with its own recovery of what the round before left behind.
+The child continues at the log end, so each round begins with the recovery of the log of the round before.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ while True:
 
 
 def last_acknowledged_by_a_killed_child(root: Path, acknowledgements: int) -> int:
-    """Let a child append until it has acknowledged so many batches, kill it, and see how far it came."""
+    """Let a child append until it has acknowledged so many batches, kill it, and return the last acknowledged
+    offset."""
     with subprocess.Popen([sys.executable, "-c", CHILD, str(root)], stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         lines = [child.stdout.readline() for _ in range(acknowledgements)]

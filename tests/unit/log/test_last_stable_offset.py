@@ -1,4 +1,4 @@
-"""The last stable offset and the high watermark: whichever is lower."""
+"""The last stable offset: the high watermark, or the first offset of the oldest open transaction if that is lower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The epochs of a log: where each begins and ends, what wins over what, and the file they are kept in."""
+"""The leader epochs of a log: where each begins and ends, conflicts between entries, and the checkpoint file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shell: which log goes first, what is written down afterwards, and what happens when something goes wrong."""
+"""The shell of the cleaner: which log is cleaned first, the checkpoint written afterwards, and failures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPIC_ID = Uuid(UUID(int=7).bytes)
 
 
 class PassInPlace:
-    """Works in the thread that asks."""
+    """A pass that runs in the thread that asks for its next step."""
 
     def __init__(self, disk: Disk, plan: CleaningPlan) -> None:
         self.steps = CleaningPass(disk, plan, ManualSeconds()).steps()
@@ -77,7 +77,7 @@ def values(log: PartitionLog) -> list[bytes]:
 
 
 def checkpoint(directory: LogDirectory, name: str) -> int | None:
-    """Up to where the log is clean, as far as its directory knows; the file says the same."""
+    """Return the cleaner's checkpoint of the log as its directory has it in memory; `in_file` reads the file."""
     found = directory.partitions.get((name, 0))
     return None if found is None else found.cleaned_to
 
@@ -129,7 +129,7 @@ def test_a_topic_that_was_created_again_does_not_inherit_the_cleaner_checkpoint_
 
 
 def cleaned(disk: Disk) -> tuple[LogDirectory, LogCleaner]:
-    """A directory with a log of three records of one key, of which one is left, and the cleaner that did it."""
+    """Return a directory with a log of which one of three records of a key is left, and the cleaner that cleaned it."""
     directory = open_directory(disk)
     fill(topic(directory, "orders"), b"1", b"2", b"3")
     cleaner = LogCleaner(disk, [directory], ManualClock(NOW_MS), start_pass=lambda plan: PassInPlace(disk, plan))
@@ -345,7 +345,7 @@ def test_a_log_that_changes_during_its_cleaning_pass_is_cleaned_in_a_later_pass(
 
 
 class WatchedClock(ManualClock):
-    """A clock that tells when a wait begins."""
+    """A clock that signals when a wait begins."""
 
     def __init__(self, now_ms: int) -> None:
         super().__init__(now_ms)
@@ -428,7 +428,7 @@ def test_an_error_in_the_cleaning_process_is_raised_again_with_its_class(tmp_pat
 
 
 def drain(process: CleaningProcess) -> None:
-    """Ask until there is nothing more: the signal may come later than the first steps."""
+    """Ask for steps until there are none: the signal may come later than the first steps."""
     while True:
         process.next_step()
 

@@ -1,4 +1,4 @@
-"""Opening a log: after a stop in order, after a crash, with damaged, missing and left-over files."""
+"""Opening a log: after a clean shutdown, after a crash, with damaged, missing and left-over files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ LAST = "00000000000000000015"
 
 
 def busy(home: Home) -> PartitionLog:
-    """Producers, transactions and epochs over segments at 0, 5, 10 and 15; all of it replicated."""
+    """Return a log with producers, transactions and epochs in segments at 0, 5, 10 and 15, all below the high
+    watermark."""
     log = home.open(SMALL)
     sent = [
         idempotent(1, 0, at=0, epoch=1),
@@ -52,7 +53,7 @@ def busy(home: Home) -> PartitionLog:
 
 
 def knowledge(log: PartitionLog) -> dict[str, object]:
-    """What must be the same however the log is opened."""
+    """Return the state that must be the same however the log is opened."""
     return {
         "bytes": read_bytes(log),
         "segments": base_offsets(log),
@@ -146,7 +147,7 @@ def flip(disk: SimulatedDisk, path: str) -> None:
 
 
 def renumber(offset: int, disk: SimulatedDisk, path: str) -> None:
-    """Give the last batch another base offset, which no CRC covers."""
+    """Change the base offset of the last batch, which no CRC covers."""
     file = disk.open(path, pooled=False)
     *others, _ = batches(file.read(0, file.size))
     file.write_at(sum(one.size for one in others), offset.to_bytes(8, "big", signed=True))
@@ -357,7 +358,7 @@ KINDS = (".log", ".index", ".timeindex")
 
 
 def cleaned_copy(home: Home, suffix: str) -> None:
-    """Segments 0 and 5 in one, as the cleaner would leave it: offsets 1, 4 and 8 are kept."""
+    """Write the segments 0 and 5 as one cleaned segment, with the offsets 1, 4 and 8."""
     segment = Segment(home.disk, home.directory, 0, SMALL, NOW_MS, create=True, suffix=suffix)
     for at in (1, 4, 8):
         segment.append(next(iter(batches(plain(at=at, epoch=1, size=200)))))

@@ -1,4 +1,4 @@
-"""`meta.properties` and `partition.metadata` to the letter, and the corners of Java's properties format."""
+"""`meta.properties` and `partition.metadata`: their exact text, and special cases of Java's properties format."""
 
 from __future__ import annotations
 

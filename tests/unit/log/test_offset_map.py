@@ -1,4 +1,4 @@
-"""The map of the last record of every key."""
+"""The offset map of a compaction pass: the last offset of every key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appending, as leader and as follower: offsets, stamps, refusals that change nothing, and when a segment is full."""
+"""Appending, as leader and as follower: offsets, stamps, refusals that change nothing, and rolling of segments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HUGE = 2**31
 
 
 def state(log: PartitionLog) -> tuple[object, ...]:
-    """Everything that an append may change."""
+    """Return everything that an append may change."""
     return (
         log.log_end_offset,
         log.high_watermark,

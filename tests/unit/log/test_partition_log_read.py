@@ -1,4 +1,4 @@
-"""Reading: from any offset, up to every bound, across segments and gaps; look-ups by time; aborted transactions."""
+"""Reading: from any offset, up to every limit, across segments and gaps; look-ups by time; aborted transactions."""
 
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ def test_times_are_found_after_a_restart_too(home: Home) -> None:
         assert log.find_max_timestamp() == (NOW_MS + 11, 11, 0)
 
 
-def lying(count: int = 1, *, codec: Codec = Codec.NONE, padding: int = 0) -> memoryview:
-    """A batch whose header names a time that none of its records has."""
+def with_false_max_timestamp(count: int = 1, *, codec: Codec = Codec.NONE, padding: int = 0) -> memoryview:
+    """Return a batch whose header has a max timestamp that none of its records has."""
     records = [Record(index, NOW_MS, None, bytes(padding)) for index in range(count)]
     batch = RecordBatch(memoryview(build_batch(records, codec=codec)))
     stamp_max_timestamp(batch, NOW_MS + 1_000)
@@ -217,7 +217,7 @@ def test_a_search_by_timestamp_decompresses_few_batches_with_wrong_max_timestamp
     monkeypatch.setattr(timestamp_search, "records", count)
     log = home.open()
     for _ in range(20):
-        produce(log, lying())
+        produce(log, with_false_max_timestamp())
     log.update_high_watermark(log.log_end_offset)
     most = timestamp_search._MOST_BATCHES
     assert log.find_by_timestamp(NOW_MS + 500) == (NOW_MS + 1_000, most, 0)
@@ -230,8 +230,8 @@ def test_a_search_by_timestamp_decompresses_few_batches_with_wrong_max_timestamp
 @pytest.mark.parametrize(
     "batch",
     [
-        pytest.param(lambda: lying(codec=Codec.ZSTD, padding=8 << 20), id="it unpacks to much"),
-        pytest.param(lambda: lying(timestamp_search._MOST_RECORDS + 1), id="it has many records"),
+        pytest.param(lambda: with_false_max_timestamp(codec=Codec.ZSTD, padding=8 << 20), id="it unpacks to much"),
+        pytest.param(lambda: with_false_max_timestamp(timestamp_search._MOST_RECORDS + 1), id="it has many records"),
     ],
 )
 def test_a_search_by_timestamp_trusts_the_header_of_a_batch_that_takes_long_to_decompress(
@@ -275,7 +275,7 @@ def test_find_max_timestamp_returns_the_first_of_several_records_with_the_max_ti
 
 
 def busy_with_transactions(log: PartitionLog) -> None:
-    """Two aborted transactions and a committed one, over several segments of two batches each."""
+    """Append two aborted transactions and a committed one, in several segments of two batches each."""
     follower(
         log,
         transactional(1, 0, 1, at=0, epoch=0),

@@ -1,4 +1,4 @@
-"""Truncation, deleted records, dropped segments, and what a flush may call safe when one of them comes in between."""
+"""Truncation, deleted records, dropped segments, and the recovery point after a flush during one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = EVERY_BATCH.but(segment_bytes=1000)
 
 
 def filled(home: Home, count: int = 18) -> PartitionLog:
-    """Batches of two records: segments at 0, 10, 20 and 30."""
+    """Return a log with batches of two records in segments at 0, 10, 20 and 30."""
     log = home.open(SMALL)
     fill(log, count, records=2, size=200)
     return log
@@ -451,7 +451,8 @@ def test_after_a_clean_shutdown_a_power_loss_neither_removes_nor_restores_record
 
 
 def damaged(simulated: SimulatedDisk, home: Home) -> PartitionLog:
-    """Three segments of four batches; the magic byte of the second batch of the second segment has changed."""
+    """Return a log of three segments of four batches; the magic byte of the second batch of the second one is
+    damaged."""
     config = LogConfig(segment_bytes=4 * len(plain()))
     log = home.open(config)
     fill(log, 12)

@@ -1,4 +1,4 @@
-"""The bytes of a `.snapshot` file, one by one; damage of every kind is noticed."""
+"""The bytes of a `.snapshot` file; damage of every kind is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch means to a partition that remembers its producers; as tables where there are many cases."""
+"""The producer state of a partition: which batches it accepts and what they change, in tables of cases."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def first_unstable(state: ProducerState) -> int | None:
 
 
 def first_undecided(state: ProducerState) -> int | None:
-    """The first offset of the oldest open transaction, replicated or not."""
+    """Return the first offset of the oldest open transaction, also if it is above the high watermark."""
     open_since = (one.current_txn_first_offset for one in state.entries())
     return min((offset for offset in open_since if offset is not None), default=None)
 

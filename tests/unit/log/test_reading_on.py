@@ -1,4 +1,4 @@
-"""A reader that has read to the end and comes back: its place is remembered, and never longer than it is right."""
+"""A reader that continues at the end of its last read: its position is cached, and dropped when it becomes invalid."""
 
 from __future__ import annotations
 

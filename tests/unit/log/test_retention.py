@@ -1,4 +1,4 @@
-"""Which segments may go. The rules are asked first, and then the log that they were applied to."""
+"""Which segments retention deletes: tests of the rules, and then of the log to which they are applied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEEP = EVERY_BATCH.but(segment_bytes=1000, retention_ms=UNLIMITED, retention_byt
 
 
 def hourly(home: Home, segments: int = 4) -> PartitionLog:
-    """Segments of five batches, an hour after one another; the last one ends now."""
+    """Return a log with segments of five batches, an hour apart; the last one ends now."""
     log = home.open(KEEP)
     for number in range(5 * segments):
         produce(log, plain(size=200, timestamp=NOW_MS - HOUR_MS * (segments - 1 - number // 5)))

@@ -1,4 +1,4 @@
-"""A disk changes what no CRC covers, while the log is closed: synced records stay all the same."""
+"""A disk flips a bit that no CRC covers while the log is closed: synced records are kept."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def in_directory(disk: SimulatedDisk) -> LogDirectory:
 
 
 def rotten(seed: int) -> SimulatedDisk:
-    """A log of three segments that was synced whole, as its checkpoint says, and whose second batch is damaged."""
+    """Return a disk with a log of three segments, synced according to its checkpoint, whose second batch is damaged."""
     disk = SimulatedDisk(seed)
     disk.make_directory("/data")
     directory = in_directory(disk)

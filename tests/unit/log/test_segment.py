@@ -1,6 +1,6 @@
-"""One segment: what it puts into its indexes, what it finds, when it is full, and how it is truncated and repaired.
+"""One segment: its index entries, look-ups, when it is full, and how it is truncated and repaired.
 
-The entries of the indexes are compared with a dumb computation of Kafka's rule, one by one, because Apache's tools and
+The index entries are compared with a simple implementation of Kafka's rule, one by one, because Apache's tools and
 brokers read these files too.
 """
 
@@ -53,7 +53,7 @@ def append(segment: Segment, *batches: memoryview) -> None:
 
 
 def filled(disk: SimulatedDisk, count: int = 10, *, records: int = 2, index_interval_bytes: int = 0) -> Segment:
-    """Batches of so many records, a millisecond later each."""
+    """Return a segment with `count` batches of `records` records, each a millisecond later."""
     segment = new_segment(disk, index_interval_bytes=index_interval_bytes)
     for number in range(count):
         append(segment, plain(records, at=BASE + records * number, timestamp=NOW_MS + number, epoch=3))
@@ -63,8 +63,8 @@ def filled(disk: SimulatedDisk, count: int = 10, *, records: int = 2, index_inte
 def kafkas_entries(
     batches: Sequence[RecordBatch], interval: int, *, finished: bool
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """What stands in both indexes by Kafka's rule: an entry before a batch once more than `interval` bytes lie behind
-    the last one, and the largest time so far with it, if it is news."""
+    """Return the entries of both indexes by Kafka's rule: an entry before a batch once more than `interval` bytes
+    follow the last entry, and with it the largest timestamp so far, if it has grown."""
     by_offset: list[tuple[int, int]] = []
     by_time: list[tuple[int, int]] = []
     position = since_entry = 0
@@ -85,7 +85,8 @@ def kafkas_entries(
 
 
 def random_batches(seed: int, count: int) -> list[memoryview]:
-    """Times that mostly rise, fall sometimes and are sometimes missing; sizes around the interval."""
+    """Return batches with timestamps that mostly rise, sometimes fall and are sometimes missing, and sizes around the
+    interval."""
     rng = Random(seed)
     found, at = [], BASE
     for number in range(count):

@@ -1,7 +1,7 @@
-"""What a loss of power leaves.
+"""What a power loss leaves on the simulated disk.
 
-A test of chance runs over many seeds and says two things: what holds for every seed, and what must come up for some.
-The second half matters as much: a power loss that loses nothing would let every log pass.
+A randomised test runs many seeds and checks two things: what holds for every seed, and what must happen for some. The
+second is as important: with a power loss that loses nothing, every log would pass.
 """
 
 from __future__ import annotations

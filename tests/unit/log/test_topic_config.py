@@ -1,4 +1,4 @@
-"""Topics' settings, their defaults, and what a log makes of them."""
+"""Topic configurations, their defaults, and the configuration of a log that follows from them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Batches whose header says another max timestamp than their records have: everything that goes by the field.
+"""Batches whose header has another max timestamp than their records: everything that reads the field.
 
-They come through `append_as_leader`, as from a producer: librdkafka sends max timestamp 0 for records without
-timestamps, and some clients do not fill in the field. Each reader must do what it would if the header were true. Apache
-Kafka has its say in tests/differential/test_produced_headers_against_apache.py.
+They are appended with `append_as_leader`, as from a producer: librdkafka sends max timestamp 0 for records without
+timestamps, and some clients do not set the field. Each reader must behave as if the header were correct. Apache Kafka
+is compared in tests/differential/test_produced_headers_against_apache.py.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CLAIMS = [0, 1, -7, NOW_MS - 40 * HOUR_MS, NOW_MS + 40 * HOUR_MS]
 
 
 def claiming(max_timestamp: int, *times: int, size: int | None = None) -> memoryview:
-    """A batch of records with these timestamps, and a header that claims another largest."""
+    """Return a batch of records with these timestamps, and a header with another max timestamp."""
     data = plain(len(times), timestamps=times, size=size)
     stamp_max_timestamp(RecordBatch(data), max_timestamp)
     assert RecordBatch(data).is_valid()
@@ -52,7 +52,7 @@ def claiming(max_timestamp: int, *times: int, size: int | None = None) -> memory
 
 
 def without_times(size: int | None = None) -> memoryview:
-    """As librdkafka makes it of `produce(timestamp=-1)`."""
+    """Return a batch as librdkafka sends it after `produce(timestamp=-1)`."""
     return claiming(0, -1, -1, size=size)
 
 

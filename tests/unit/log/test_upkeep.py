@@ -1,4 +1,4 @@
-"""The background jobs, each called by itself and all together by a clock that the test moves."""
+"""The log's background jobs, each called by itself, and all together with a manual clock."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MINUTE_MS = 60_000
 
 
 class World:
-    """A broker's logs without the broker: two directories on one disk."""
+    """The log directories of a broker, without the broker: two directories on one disk."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(NOW_MS)
@@ -64,7 +64,7 @@ def run(scenario: Callable[[World], Awaitable[None]]) -> World:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Wait for what a thread will bring about, not longer than it may take."""
+    """Wait until a thread has made the condition true, with a deadline."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  a thread brings it about, and signals nothing
             await asyncio.sleep(0.001)

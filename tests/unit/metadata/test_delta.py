@@ -1,4 +1,4 @@
-"""What single records do to an image, and what a delta says has changed."""
+"""The effect of single records on an image, and the changes that a delta has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which version each record is written, for every metadata.version that can be."""
+"""The version in which each record is written, for every metadata.version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A channel to a listener of our own, and to peers that misbehave."""
+"""A channel to a listener of our own, and to peers that violate the protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Answer = list[Buffer] | Pending | None
 
 
 class Peer:
-    """Answers ListGroups with the client id and the version; each test may change what it does."""
+    """A peer that answers ListGroups with the client id and the version, unless a test replaces that."""
 
     def __init__(self, newest: int = 5) -> None:
         self.newest = newest
@@ -248,7 +248,7 @@ def test_channels_keep_one_channel_for_each_peer() -> None:
 
 
 class Login:
-    """A login that is one ListGroups request; `lifetime_ms` is what its session lasts."""
+    """A login that is one ListGroups request; its session lasts `lifetime_ms`."""
 
     def __init__(self, lifetime_ms: int = 0) -> None:
         self.lifetime_ms = lifetime_ms

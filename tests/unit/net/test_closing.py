@@ -1,4 +1,4 @@
-"""How a listener closes: what has come is answered, and no peer loses an answer to a reset."""
+"""How a listener closes: requests that have arrived are answered, and no response is lost by a connection reset."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class Held:
-    """Answers with what it was asked, when it is told to."""
+    """A handler that echoes a request when the test releases it."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -172,7 +172,8 @@ def serve_much(connection: Connection, data: bytearray, start: int, end: int) ->
 
 
 class Unread:
-    """A listener by a clock of the test, and a peer that has asked for more than the buffers of its socket hold."""
+    """A listener with a manual clock, and a peer that requests more than its socket's buffers hold and does not
+    read."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)

@@ -1,4 +1,4 @@
-"""The pure connection: bytes in, frames and steps out, answers in, bytes out. No loop and no socket."""
+"""The pure connection: received bytes to frames and steps, responses to bytes to send. No loop and no socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def framed(body: bytes) -> bytes:
 
 
 def feed(connection: Connection, data: bytes) -> None:
-    """As a socket does: as much at a time as there is space for."""
+    """Feed bytes into the connection as a socket does: at a time as much as it has space for."""
     while data:
         space = connection.space()
         piece = data[: len(space)]
@@ -33,7 +33,7 @@ def body_of(frame: Frame | None) -> bytes | None:
 
 
 def taken(connection: Connection) -> list[Buffer]:
-    """The output, as the shell takes it."""
+    """Return the output as the shell takes it."""
     output, connection.output, connection.output_bytes = connection.output, [], 0
     return output
 
@@ -43,7 +43,8 @@ def sent(connection: Connection) -> bytes:
 
 
 class Server:
-    """Serves a connection: requests that begin with "later" are owed, with "produce" too, and let the next one in."""
+    """Serves a connection: requests that begin with "later" or "produce" are answered later; "produce" lets the next
+    in."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -73,7 +74,7 @@ class Server:
             self.connection.answer([body + b";"])
 
     def settle(self, body: bytes) -> Step | None:
-        """The step after the answer, None if its turn has not come."""
+        """Return the step after the response, or None while earlier responses are missing."""
         if not self.connection.settle(self.owed.pop(body), [body + b";"], now_ms=7):
             return None
         self.output += sent(self.connection)
@@ -248,7 +249,7 @@ def test_a_draining_connection_whose_peer_does_not_read_waits_for_it() -> None:
 
 
 class Refusing:
-    """An owner that gives no memory."""
+    """An owner of the receive memory that grants none."""
 
     def may_grow(self, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Limits of connections: the arithmetic by itself, and listeners that keep to it."""
+"""Limits of connections: the computation, and listeners that apply it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Crowd:
-    """Connects, and hangs up at the end."""
+    """Clients that connect, and close their connections at the end."""
 
     def __init__(self, listeners: list[Listener]) -> None:
         self.listeners = listeners
@@ -135,7 +135,7 @@ def test_two_listeners_share_a_limit_and_one_has_another_of_its_own() -> None:
 
 
 class Turns(ConnectionQuota):
-    """Every connection but the first is early by so much."""
+    """A quota by which every connection except the first has to wait for a fixed time."""
 
     def __init__(self, early_s: float) -> None:
         super().__init__()

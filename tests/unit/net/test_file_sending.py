@@ -1,4 +1,4 @@
-"""Answers that stand in files, over real sockets: every byte in its order, at whatever pace the peer reads."""
+"""Responses from files, over real sockets: every byte in its order, however fast the peer reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE_BYTES = 24 * MIB
 
 
 class Range(InFile):
-    """Of a file that is truncated behind our back in some tests."""
+    """A range of a file, which some tests truncate while it is sent."""
 
     __slots__ = ("_descriptor", "_position", "_size")
 

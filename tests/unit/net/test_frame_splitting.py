@@ -1,4 +1,4 @@
-"""Frames out of bytes as they arrive, in the buffer that connections have."""
+"""Splitting received bytes into frames, in the receive buffer of connections."""
 
 from __future__ import annotations
 

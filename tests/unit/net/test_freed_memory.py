@@ -1,4 +1,4 @@
-"""What `keep_freed_memory` does to a process of its own: it holds for a whole process and cannot be taken back."""
+"""The effect of `keep_freed_memory`, in a process of its own, as it cannot be undone within a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A listener with real sockets and a `serve` that each test chooses."""
+"""A listener with real sockets and a `serve` function of the test."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def test_the_listener_serves_no_further_request_while_a_response_is_pending() ->
 
 
 class Producers:
-    """Frames that begin with "pp" are acknowledged when the test says so, or at once; others are echoed."""
+    """A handler that answers frames with "pp" at their beginning when the test releases them, or at once, and echoes
+    others."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -237,7 +238,7 @@ def test_requests_before_a_violation_are_answered_before_the_connection_closes()
 
 
 class SlowTransport(asyncio.Transport):
-    """Has not sent anything when it is closed."""
+    """A transport that has not sent any bytes when it is closed."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("192.0.2.1", 1024)})

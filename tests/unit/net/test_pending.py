@@ -1,4 +1,4 @@
-"""Answers that another's request makes ready (`Pending`): when they leave, in which order, who pays for mistakes."""
+"""Responses that another connection's request completes (`Pending`): when they are sent, their order, and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Waiting(Pending):
 
 
 class Room:
-    """A handler: after a request `call`, `wait…` is answered with all requests until then. Others are echoed."""
+    """A handler that answers `wait…` requests when a request `call` arrives, and echoes other requests."""
 
     def __init__(self) -> None:
         self.waiting: list[Waiting] = []

@@ -1,4 +1,4 @@
-"""Frames out of a buffer that a socket fills, beside a dumb reader that joins everything first."""
+"""Frames from the receive buffer, compared with a simple reader that joins all bytes first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pessoa.wire.errors import ProtocolViolation
 
 
 def put(buffer: ReceiveBuffer, data: bytes) -> None:
-    """As a socket does: at most what there is room for at a time."""
+    """Put bytes into the buffer as a socket does: at a time as much as it has space for."""
     while data:
         space = buffer.space()
         count = min(len(space), len(data))

@@ -1,4 +1,4 @@
-"""Large requests of many connections, and the memory that they share."""
+"""Large requests of many connections, and the limit of memory that they share."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(room: ReceiveRoom, scenario: Callable[[Listener], Awaitable[None]], serv
 
 
 class Sender:
-    """Sends a request in two parts: `begin` a part of it, `end` the rest. Then `answer` is its size."""
+    """A client that sends a request in two parts, with `begin` and `end`; `answer` is then the response, its size."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -74,7 +74,7 @@ async def senders(listener: Listener, count: int) -> list[Sender]:
 
 
 async def halves(listener: Listener, count: int, size: int) -> list[Sender]:
-    """Senders that each lack a byte, all of whom had room."""
+    """Return senders that have sent all of their request but one byte, and for which there was memory."""
     crowd = []
     for _ in range(count):
         wanted_bytes = sum(one.connection.waiting_bytes for one in listener.connections) + size + 3
@@ -326,7 +326,7 @@ def test_a_connection_that_resumes_after_a_pause_does_not_wait_for_memory_any_mo
 
 
 class Wanting:
-    """Takes the room that it asks for as soon as it may."""
+    """A request for memory that takes it as soon as it is granted."""
 
     peer = "?"
     finished_at_ms = 0

@@ -1,4 +1,4 @@
-"""TLS between real sockets and protocols, on asyncio's loop and on uvloop's: frames, principals, limits, refusals."""
+"""TLS over real sockets, on asyncio's loop and on uvloop's: frames, principals, limits, failed handshakes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def settings_of(issued: Issued | None, **more: str) -> TlsSettings:
     )
 
 
-BROKER = AUTHORITY.vouch("broker")
+BROKER = AUTHORITY.certify("broker")
 
 
 def principal_of(certificate: bytes | None) -> str:
@@ -153,7 +153,7 @@ def test_pipelined_frames_are_answered_in_order(run: Run) -> None:
 
 def test_the_tls_principal_is_the_name_in_the_client_certificate(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
-        assert await ask(await connect(listener, AUTHORITY.vouch("ana")), b"who am I") == b"User:CN=ana"
+        assert await ask(await connect(listener, AUTHORITY.certify("ana")), b"who am I") == b"User:CN=ana"
         assert await ask(await connect(listener), b"who am I") == b"User:ANONYMOUS"
 
     run(scenario, server_tls(client_auth="requested"))
@@ -164,8 +164,8 @@ def test_the_tls_principal_is_the_name_in_the_client_certificate(run: Run) -> No
     ("issued", "alert"),
     [
         (None, "CERTIFICATE_REQUIRED|HANDSHAKE_FAILURE"),
-        (FOREIGN.vouch("ana"), "UNKNOWN_CA"),
-        (AUTHORITY.vouch("ana", days=-1), "CERTIFICATE_EXPIRED"),
+        (FOREIGN.certify("ana"), "UNKNOWN_CA"),
+        (AUTHORITY.certify("ana", days=-1), "CERTIFICATE_EXPIRED"),
     ],
 )
 def test_a_client_without_a_good_certificate_gets_an_alert_and_is_served_nothing(
@@ -183,7 +183,8 @@ def test_a_client_without_a_good_certificate_gets_an_alert_and_is_served_nothing
 
 
 def resume(port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> tuple[bytes, ssl.SSLSession | None]:
-    """Ask who this is with a session of TLS 1.2; return the answer and the session. Nothing came: the end."""
+    """Send a request over a connection that may resume a TLS 1.2 session; return the response, empty if it was
+    closed, and the connection's session."""
     with (
         socket.create_connection(("127.0.0.1", port)) as plain,
         context.wrap_socket(plain, server_hostname="localhost", session=session) as secured,
@@ -197,7 +198,7 @@ def test_a_session_of_tls_1_2_is_not_resumed_with_a_certificate_that_has_expired
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(listener: Listener) -> None:
-        context = client_context(settings_of(AUTHORITY.vouch("ana", days=1), enabled_protocols="TLSv1.2"))
+        context = client_context(settings_of(AUTHORITY.certify("ana", days=1), enabled_protocols="TLSv1.2"))
         name, session = await asyncio.to_thread(resume, listener.port, context, None)
         assert name == b"User:CN=ana"
         assert (await asyncio.to_thread(resume, listener.port, context, session))[0] == b"User:CN=ana"
@@ -213,7 +214,7 @@ def test_a_session_of_tls_1_2_is_not_resumed_with_a_certificate_that_has_expired
 def test_a_tls_client_whose_principal_is_refused_is_disconnected(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
         with pytest.raises((asyncio.IncompleteReadError, OSError)):
-            await ask(await connect(listener, AUTHORITY.vouch("nobody")), b"who am I")
+            await ask(await connect(listener, AUTHORITY.certify("nobody")), b"who am I")
 
     run(scenario, server_tls(client_auth="required"))
 
@@ -273,7 +274,7 @@ def test_a_tls_listener_answers_close_notify_with_close_notify(run: Run) -> None
 def test_new_connections_use_a_new_certificate_and_open_ones_continue(run: Run) -> None:
     async def scenario(listener: Listener) -> None:
         old = await connect(listener)
-        other = AUTHORITY.vouch("broker, renewed")
+        other = AUTHORITY.certify("broker, renewed")
         listener.tls = ServerTls(server_context(settings_of(other)), principal_of)
         new = await connect(listener)
         shown = new[1].get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -393,7 +394,7 @@ def test_a_channel_uses_tls_and_presents_its_certificate(run: Run) -> None:
             return versions(connection, data, start, end)
 
         listener.serve = serve
-        await ask_over_a_channel(listener, settings_of(AUTHORITY.vouch("broker-2")))
+        await ask_over_a_channel(listener, settings_of(AUTHORITY.certify("broker-2")))
 
     run(scenario, server_tls(client_auth="required"))
     assert principals == ["User:CN=broker-2"] * 2
@@ -402,9 +403,9 @@ def test_a_channel_uses_tls_and_presents_its_certificate(run: Run) -> None:
 @pytest.mark.parametrize(
     ("shown", "says"),
     [
-        (FOREIGN.vouch("broker"), "unable to get local issuer certificate|self-signed"),
-        (AUTHORITY.vouch("broker", days=-1), "expired"),
-        (AUTHORITY.vouch("broker", hosts=("elsewhere.test",)), "mismatch"),
+        (FOREIGN.certify("broker"), "unable to get local issuer certificate|self-signed"),
+        (AUTHORITY.certify("broker", days=-1), "expired"),
+        (AUTHORITY.certify("broker", hosts=("elsewhere.test",)), "mismatch"),
     ],
 )
 def test_a_channel_refuses_a_server_whose_certificate_is_not_valid_for_it(

@@ -1,4 +1,4 @@
-"""The archive of Java's classes: made beside a process that goes on, used by the next, by none that it is not for."""
+"""The class data archive of Java: created while a process runs, used by later ones with the same Java and jars."""
 
 from __future__ import annotations
 

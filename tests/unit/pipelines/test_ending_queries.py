@@ -1,6 +1,6 @@
-"""A query that Spark takes long to stop, since its cluster is away, holds up no other.
+"""A query that Spark takes long to stop, since its cluster is unreachable, delays no other query.
 
-Spark is a stand-in here; it takes until it is let for the stop of one query.
+Spark is a fake here; it stops one query only when the test releases it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The engine while its cluster is away: to stop a query takes no answer of the cluster.
+"""The engine while its cluster is unreachable: stopping a query needs no response of the cluster.
 
-Spark and the cluster are stand-ins here; `tests/pipelines` has real ones.
+Spark and the cluster are fakes here; `tests/pipelines` has real ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEADLINE_S = 60.0
 
 
 class Cluster:
-    """A fake of what the engine uses of Kafka and Spark."""
+    """A fake of the parts of Kafka and Spark that the engine uses."""
 
     def __init__(self) -> None:
         self.was_asked = threading.Event()
@@ -123,7 +123,7 @@ def make_engine(home: Path, **more: Any) -> Engine:
 
 
 def is_waited_for(engine: Engine, name: str) -> bool:
-    """Whether a thread waits for the name, or with EVERY_NAME for all of them."""
+    """Return whether a thread waits for the lock of the name, or with EVERY_NAME for that of all names."""
     with engine._names._condition:
         return name in engine._names._awaited_names
 
@@ -373,7 +373,7 @@ def test_closing_an_engine_waits_for_a_deletion_in_progress(cluster: Cluster, tm
 
 
 class Killed(BaseException):
-    """The engine was killed here, so to speak."""
+    """Raised to simulate that the engine is killed at this point."""
 
 
 KILLS = {
@@ -526,7 +526,8 @@ def test_only_local_checkpoint_paths_are_recognised_for_removal(place: str, path
 
 @pytest.fixture
 def counted(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The partitions of topics as the cluster would tell them; Spark has eight slots and shuffles to two partitions."""
+    """Return a dict of partition counts that the fake cluster reports; Spark has eight slots and two shuffle
+    partitions."""
     partitions: dict[str, int] = {}
     monkeypatch.setattr(query_keeper, "count_partitions", lambda *_: partitions)
 

@@ -1,4 +1,4 @@
-"""The settings of `pessoa pipelines serve`: which key goes to whom."""
+"""The settings of `pessoa pipelines serve`: which part gets which key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons out of Spark's stack traces."""
+"""The reason of a failure, extracted from Spark's stack traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding Java and jars, and the one sentence where there are none."""
+"""Finding Java and jars, and the error message if there are none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_java(folder: Path, version: str) -> Path:
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """No JAVA_HOME, nothing but a shell on PATH, no wheel with a Java in it."""
+    """Remove Java from the environment: no JAVA_HOME, only a shell on PATH, no wheel with a Java."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     empty = tmp_path / "path"
     empty.mkdir()

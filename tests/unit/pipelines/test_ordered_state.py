@@ -1,4 +1,4 @@
-"""The state of a task during a batch: what is read from and written to the store behind it."""
+"""The state of a task during a batch: reads from and writes to its store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The logical plan: through JSON and back, its columns, what it refuses, how it says what it will do."""
+"""The logical plan: JSON round trips, columns, refusals, and its description as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns in Spark's notation, and from Python's types, Avro and Protobuf."""
+"""Column types in Spark's notation, derived from Python's types, Avro and Protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a plan runs: its speed, its output mode, and where it is cut."""
+"""How a plan runs: real-time or micro-batches, its output mode, and where it is split into stages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of a join with a table, beside a second way to say them."""
+"""The rules of a join with a table, compared with a second implementation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark's progress reports come to: lag, rates, offsets."""
+"""Lag, rates and offsets from Spark's progress reports."""
 
 from __future__ import annotations
 

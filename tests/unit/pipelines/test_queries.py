@@ -1,4 +1,4 @@
-"""Specifications: what is refused, and what comes back from the state topic."""
+"""Query specifications: validation, and reading them back from the state topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Pipelines and a schema registry that wants a login: client settings have it, Spark does not get it."""
+"""Pipelines with a schema registry that demands a login: client settings have the credentials, Spark never gets
+them."""
 
 from __future__ import annotations
 

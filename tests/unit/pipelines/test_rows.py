@@ -1,4 +1,4 @@
-"""Rows between Arrow and Kafka: slots, what a producer is given, what a writer in Python gets."""
+"""Rows between Arrow and Kafka: slots, the records that a producer gets, the rows that a Python writer gets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pa: Any = pytest.importorskip("pyarrow")
 
 
 class RecordingProducer:
-    """Takes two records, is full once, and goes on."""
+    """A producer whose queue is full once, after two records."""
 
     def __init__(self) -> None:
         self.records: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""What takes long says so, and how far it is; what is quick says nothing."""
+"""A slow step reports that it runs and its progress; a fast one reports nothing."""
 
 from __future__ import annotations
 

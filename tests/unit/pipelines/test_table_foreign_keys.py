@@ -1,4 +1,4 @@
-"""A join by a foreign key: its three steps, where keys move and ways overtake each other, against plain dicts."""
+"""A foreign-key join: its three steps, with records that overtake each other, compared with plain dicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class Step:
-    """A processor with the state of all its keys."""
+    """A step of the join, with the state of all its keys."""
 
     def __init__(self, processor: RowProcessor) -> None:
         self._processor = processor

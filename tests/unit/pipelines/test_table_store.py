@@ -1,4 +1,4 @@
-"""The store of a materialised table: order, deletions, transactions, threads, and files that are no such store."""
+"""The store of a materialised table: order, deletions, transactions, threads, and files that are not a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task slots: how many there are, how many a plan holds, and the sentence when they do not suffice."""
+"""Task slots: how many Spark has, how many a plan holds, and the error message if they do not suffice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint in a store that only Spark reaches: who removes it, and what is said if it stays."""
+"""A checkpoint in a store that only Spark reaches: Spark removes it, and a message says if it remains."""
 
 from __future__ import annotations
 

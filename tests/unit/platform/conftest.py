@@ -11,7 +11,7 @@ _ports = count()
 
 @pytest.fixture
 def free_port(worker_id: str) -> Callable[[], int]:
-    """Ports below the ephemeral range and apart for each worker, so that no two tests meet on one."""
+    """Return a function that gives free ports, from a range below the ephemeral ports that differs between workers."""
     first = 21_000 + 500 * int(worker_id.removeprefix("gw") if worker_id != "master" else 9)
 
     def next_free() -> int:

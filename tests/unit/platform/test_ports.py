@@ -19,7 +19,7 @@ def one(port: int, *more: int, host: str = "127.0.0.1") -> list[Service]:
 
 @contextmanager
 def connection_from(port: int) -> Iterator[socket.socket]:
-    """An outgoing connection that happens to have this port, as the kernel might have chosen it."""
+    """Yield an outgoing connection whose local port is this one, as the kernel might choose it."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as client:
         client.bind(("127.0.0.1", port))
         client.connect(server.getsockname())

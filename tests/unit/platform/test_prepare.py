@@ -1,4 +1,4 @@
-"""A home is made at the first start, and looked at before every later one."""
+"""A home folder is created at the first start, and checked before every later one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pessoa up --secure` writes into a home, and what it keeps when it comes again."""
+"""What `pessoa up --secure` writes into a home folder, and what it keeps at the next start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The supervisor with fake services: small Python processes that listen, or die, or ignore SIGTERM as told.
+"""The supervisor with fake services: small Python processes that listen, end, or ignore SIGTERM.
 
-Waiting is for conditions only: a line that the supervisor tells, or the end of a process.
+Tests wait only for conditions: a line that the supervisor prints, or the end of a process.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def run_until(supervisor: Supervisor, script: Callable[[], object]) -> int:
-    """Run the supervisor beside a script, and give its exit code once both are done."""
+    """Run the supervisor and a script at the same time; return the supervisor's exit code when both have ended."""
 
     async def both() -> int:
         life = asyncio.create_task(supervisor.run())

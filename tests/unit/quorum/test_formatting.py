@@ -1,4 +1,4 @@
-"""Empty directories become a node's own; others are refused with a sentence that says why."""
+"""Formatting: empty directories are formatted for a node; others are refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The image follows the committed batches; subscribers hear of them only after the log has been read."""
+"""The image follows the committed batches; subscribers get images only after the whole log was read."""
 
 from __future__ import annotations
 

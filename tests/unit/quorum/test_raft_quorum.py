@@ -1,4 +1,4 @@
-"""A quorum of several nodes commits together, survives its leader, and delivers the same records on every node."""
+"""A quorum of several nodes commits records, elects a new leader, and delivers the same records on every node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A bit turns over in a batch of the metadata log, where no CRC looks or where one does: in the first batch, in one in
-the middle and in the last, after a stop in order and after a kill.
+"""A bit flips in a batch of the metadata log, covered by a CRC or not: in the first batch, in one in the middle and in
+the last, after a clean shutdown and after a kill.
 
-A voter that starts with such a log notices it, or has the same log as before. So it never says that it has something
-which it has not: neither when it asks for votes nor when it votes. And it gets everything again from its leader.
+A voter that starts with such a log detects the damage, or has the same log as before. So its vote requests and its
+votes never claim records that it does not have, and it fetches all records from its leader again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DiskImage(NamedTuple):
 
 
 async def some_epochs(nodes: Quorums) -> Node:
-    """Several leaders, each of which writes something; a follower that has all of it."""
+    """Let several leaders append records, one after another; return a follower that has all of them."""
     for name in NAMES:
         leader = await nodes.leader()
         await leader.quorum.append([topic(name)])

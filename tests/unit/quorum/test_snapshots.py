@@ -1,4 +1,4 @@
-"""Snapshots take the place of the log before them: at a start, for a member that was away, and on the disk."""
+"""Snapshots replace the log before them: at a start, for a voter that was down, and on the disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DIRECTORY = "/meta/__cluster_metadata-0"
 
 
 class Follower:
-    """A node whose image follows its log, and which takes snapshots."""
+    """A node whose image follows its log, and which writes snapshots."""
 
     def __init__(self, node: Node) -> None:
         self.node = node

@@ -1,4 +1,4 @@
-"""A voter whose disk has forgotten something does not vote until it has it again."""
+"""A voter whose disk has lost records does not vote until it has fetched them again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LOG = f"{DIRECTORY}/00000000000000000000.log"
 
 
 def rot(node: Node) -> None:
-    """A bit turns over in the first batch, long after it was synced."""
+    """Flip a bit of the first batch, long after it was synced."""
     node.disk.flip_bit(LOG, 70)
 
 
 async def two_that_agree_and_one_that_lags(nodes: Quorums) -> tuple[Node, Node, Node]:
-    """Leader, follower, and one that has not seen the last record."""
+    """Return the leader, a follower with the same log, and a follower without the last record."""
     leader = await nodes.leader()
     other, late = (one for one in nodes.by_id.values() if one is not leader)
     await leader.quorum.append([topic("a")])

@@ -1,4 +1,4 @@
-"""Voters that stand in the log: they join, leave and move, one at a time (KIP-853)."""
+"""Voters in the metadata log: they join, leave and change their addresses, one at a time (KIP-853)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def remove_voter_request(node: Node) -> RemoveRaftVoterRequest:
 
 
 def growing(nodes: int) -> Quorums:
-    """One voter that was formatted alone, and others that know where to ask."""
+    """Return a quorum with one voter, formatted with --standalone, and other nodes that know its address."""
     quorums = Quorums(0, nodes)
     format_alone(quorums.by_id[1])
     return quorums

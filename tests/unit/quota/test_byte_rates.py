@@ -1,7 +1,7 @@
-"""A client that sends or reads all it can, on a clock that the test moves: how many bytes its limit lets it have.
+"""A client that sends or reads as fast as it can, on a manual clock: how many bytes its quota allows.
 
-The first ten seconds' worth may come at once, as in Apache Kafka. What is asserted is the time behind that: every
-twenty seconds are twenty seconds' worth, and not a burst for each time that the first one is forgotten.
+The bytes of the first ten seconds may come at once, as in Apache Kafka. The tests assert what comes after: in every
+twenty seconds the client gets the bytes of twenty seconds, without a further burst.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def client(key: str) -> ClientMeters:
 
 
 def produced(batch_bytes: int, bytes_per_ms: int) -> list[tuple[int, int]]:
-    """When a producer that waits for each throttle time has sent how much."""
+    """Return (time, bytes) of the batches of a producer that waits for each throttle time."""
     meters, now_ms, sent = client("producer_byte_rate"), 0, []
     while now_ms < END_MS:
         throttle_ms = meters.charge_produce(batch_bytes, now_ms)
@@ -37,7 +37,7 @@ def produced(batch_bytes: int, bytes_per_ms: int) -> list[tuple[int, int]]:
 
 
 def fetched(most_bytes: int, bytes_per_ms: int) -> list[tuple[int, int]]:
-    """The same of a consumer, whose fetches are empty while it is over its limit."""
+    """Return (time, bytes) of the fetches of a consumer; fetches over the quota are empty."""
     meters, now_ms, got = client("consumer_byte_rate"), 0, []
     while now_ms < END_MS:
         size = meters.fetch_limit_bytes(most_bytes)
@@ -51,7 +51,7 @@ def fetched(most_bytes: int, bytes_per_ms: int) -> list[tuple[int, int]]:
 
 
 def spans(moved: list[tuple[int, int]]) -> list[float]:
-    """The rates, as shares of the limit, over spans of twenty seconds that begin at different times."""
+    """Return the rates, as shares of the quota, over spans of twenty seconds that begin at different times."""
     times = [at_ms for at_ms, _ in moved]
     totals = list(accumulate((size for _, size in moved), initial=0))
 

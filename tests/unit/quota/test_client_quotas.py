@@ -1,4 +1,4 @@
-"""What clients have used of their limits: who shares a measure, how limits change, and what it costs in memory."""
+"""The usage of clients' quotas: which clients share a quota, changes of quotas, and memory."""
 
 from __future__ import annotations
 

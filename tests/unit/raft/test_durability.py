@@ -1,4 +1,4 @@
-"""A leader counts itself by what it has on its disk, not by what it has written."""
+"""A leader counts its own log for the high watermark only up to what it has synced."""
 
 from __future__ import annotations
 

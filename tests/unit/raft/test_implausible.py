@@ -1,4 +1,4 @@
-"""Messages of other nodes that are refused: epochs out of reach, and fetches of replicas without number."""
+"""Messages of other nodes that are refused: implausible epochs, and fetches of too many different replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the raft machine, one by one. Chance always says the least, and time is what a test says."""
+"""The rules of the raft machine, one by one. Random numbers are always the least, and the test sets the time."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def log_of(*epochs: int) -> ListLog:
 def machine(
     log: ListLog | None = None, stored: ElectionState | None = None, voters: VoterSet | None = None
 ) -> tuple[Raft, Ready]:
-    """Member 1 of three, just started at time 0."""
+    """Return voter 1 of three, just started at time 0, and its Ready."""
     voters = VoterSet.of(1, 2, 3) if voters is None else voters
     raft = Raft(ME, voters, log if log is not None else log_of(), TIMEOUTS, lambda _: 0, bootstrap=(2,))
     raft.start(0, stored)
     return raft, raft.take_ready()
 
 
-def remembering(memory: Memory, log: ListLog | None = None) -> Raft:
-    """Member 1 of three, which has reason to doubt its disk."""
+def machine_with_memory(memory: Memory, log: ListLog | None = None) -> Raft:
+    """Return voter 1 of three, whose log may have lost records."""
     raft = Raft(ME, VoterSet.of(1, 2, 3), log if log is not None else log_of(), TIMEOUTS, lambda _: 0, memory=memory)
     raft.start(0, None)
     raft.take_ready()
@@ -79,7 +79,7 @@ def leader(log: ListLog | None = None, stored: ElectionState | None = None) -> t
 
 
 def follower(log: ListLog | None = None, epoch: int = 1) -> tuple[Raft, Fetch]:
-    """A follower of member 2, with its first fetch on its way."""
+    """Return a follower of voter 2, and its first Fetch, which has no response yet."""
     raft, ready = machine(log, ElectionState(epoch, 2))
     ((peer, request),) = ready.sends
     assert peer == 2
@@ -549,13 +549,13 @@ def test_a_quorum_state_older_than_the_log_is_replaced_by_the_epoch_of_the_log()
 
 @pytest.mark.parametrize("pre_vote", [True, False])
 def test_a_voter_without_log_and_state_votes_only_for_candidates_with_an_empty_log(pre_vote: bool) -> None:
-    raft = remembering(Memory.NEW)
+    raft = machine_with_memory(Memory.NEW)
     assert not raft.vote(1, Vote(1, SECOND, 1, 5, pre_vote, ME)).granted
     assert raft.vote(2, Vote(1, THIRD, 0, 0, pre_vote, ME)).granted
 
 
 def test_a_voter_without_log_and_state_votes_again_for_the_candidate_that_it_has_elected() -> None:
-    raft = remembering(Memory.NEW)
+    raft = machine_with_memory(Memory.NEW)
     assert raft.vote(1, Vote(1, SECOND, 0, 0, False, ME)).granted
     # SECOND wrote its first record, died before another voter had fetched it, and came back.
     assert not raft.vote(2, Vote(2, THIRD, 1, 1, False, ME)).granted
@@ -564,7 +564,7 @@ def test_a_voter_without_log_and_state_votes_again_for_the_candidate_that_it_has
 
 def test_a_leader_that_has_committed_in_its_epoch_counts_as_having_its_whole_log() -> None:
     log = log_of()
-    raft = remembering(Memory.NEW, log)
+    raft = machine_with_memory(Memory.NEW, log)
     raft.tick(1)
     for _ in ("would you", "do you"):
         peer, request = raft.take_ready().sends[0]
@@ -579,7 +579,7 @@ def test_a_leader_that_has_committed_in_its_epoch_counts_as_having_its_whole_log
 
 
 def test_a_voter_with_a_damaged_log_neither_votes_nor_becomes_a_candidate() -> None:
-    raft = remembering(Memory.DAMAGED, log_of(1))
+    raft = machine_with_memory(Memory.DAMAGED, log_of(1))
     assert not raft.vote(1, Vote(2, SECOND, 1, 5, False, ME)).granted
     raft.tick(100_000)
     assert isinstance(raft.role, Unattached)
@@ -590,7 +590,7 @@ def test_a_voter_with_a_damaged_log_neither_votes_nor_becomes_a_candidate() -> N
 
 def test_a_voter_with_a_damaged_log_counts_as_whole_when_it_has_all_committed_records() -> None:
     log = log_of(1, 1)
-    raft = remembering(Memory.DAMAGED, log)
+    raft = machine_with_memory(Memory.DAMAGED, log)
     raft.begin_epoch(1, BeginEpoch(3, 2, ME))
 
     def answer_fetch(end: int, high_watermark: int) -> None:

@@ -1,4 +1,4 @@
-"""The header view, on bytes written down here.
+"""The view of a batch header, on bytes that are listed here.
 
 The batch below was written by hand from the table at the head of `pessoa.records.batch`; aiokafka and Apache Kafka make
 the same bytes of the same records (tests/conformance/test_record_batches_with_clients.py).

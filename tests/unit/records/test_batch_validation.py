@@ -1,4 +1,4 @@
-"""What a leader refuses, with the error that Kafka gives for it, and in Kafka's order where two things are wrong."""
+"""Batches that a leader refuses, with Kafka's error codes, and in Kafka's order of checks if two things are wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RULES = AppendRules()
 
 
 def change_bytes(position: int, value: bytes, data: bytes = PRODUCED) -> bytes:
-    """The batch with other bytes at `position`, and a CRC that is right again."""
+    """Return the batch with other bytes at `position` and a valid CRC."""
     batch = bytearray(data)
     batch[position : position + len(value)] = value
     batch[17:21] = checksum.crc32c(memoryview(batch)[21:]).to_bytes(4, "big")

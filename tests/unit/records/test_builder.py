@@ -1,4 +1,4 @@
-"""Building batches: what the header says of the records, and which arguments make no batch."""
+"""Building batches: the header fields, and arguments that are refused."""
 
 from __future__ import annotations
 

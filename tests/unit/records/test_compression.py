@@ -1,4 +1,4 @@
-"""The codecs: the framings byte by byte, what is broken, and bombs."""
+"""The codecs: framing byte by byte, damaged data, and decompression bombs."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ except InvalidBatch as refusal:
 
 
 def one_gibibyte_of_zeros(codec: Codec) -> bytes:
-    """As `compress` would pack it, put together from repeated pieces where the framing allows that."""
+    """Return a GiB of zeros as `compress` would compress it, from repeated parts where the framing allows that."""
     piece = bytes(1 << 20)
     if codec is Codec.GZIP:
         return gzip.compress(bytes(64 << 20), 1) * 16

@@ -1,4 +1,4 @@
-"""Control records, against batches that Apache Kafka 4.3 wrote (tests/conformance asks it again)."""
+"""Control records, compared with batches that Apache Kafka 4.3 wrote (tests/conformance checks it again)."""
 
 from __future__ import annotations
 

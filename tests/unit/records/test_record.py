@@ -1,4 +1,4 @@
-"""Reading records: what is whole comes back, and every lie about a length is found."""
+"""Reading records: valid records are returned, and every wrong length is detected."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS = [
 
 
 def batch_of(payload: bytes, count: int = 1, codec: Codec = Codec.NONE) -> RecordBatch:
-    """A batch whose header is sound and whose records are `payload`."""
+    """Return a batch with a valid header whose records are `payload`."""
     data = build_batch([Record(0, 0, None, None)])
     data[61:] = payload
     data[8:12] = (len(data) - 12).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""Stamping changes what it says and nothing else, and the view agrees with the bytes afterwards."""
+"""Stamping changes only its fields of the header, and the view agrees with the bytes afterwards."""
 
 from __future__ import annotations
 

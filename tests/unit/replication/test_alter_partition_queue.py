@@ -1,4 +1,4 @@
-"""Changes of in-sync replicas on their way to the controller."""
+"""The queue of AlterPartition requests: ISR changes on their way to the controller."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = 5_000
 
 
 class _Proposing:
-    """A partition as far as `AlterPartitionQueue` knows it."""
+    """The parts of a partition that `AlterPartitionQueue` uses."""
 
     def __init__(self, index: int, change: IsrChange) -> None:
         self.topic, self.topic_id, self.index = "t", TOPIC, index

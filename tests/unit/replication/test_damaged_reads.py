@@ -1,4 +1,4 @@
-"""A log whose disk has changed or lost what it was given: its partition reports it, and the others go on."""
+"""A log whose disk has changed or lost data: its partition reports the damage, and other partitions are served."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.replication.test_fetch_handler import ask, request
 
 
 class _Unreadable:
-    """A slice of a file that cannot be read any more."""
+    """A slice of a file whose reads fail."""
 
     size = 100
 

@@ -39,7 +39,7 @@ Scene = Callable[["Rig"], Coroutine[Any, Any, None]]
 
 
 class Rig:
-    """One broker that leads its partitions alone, with three directories on one disk, over several restarts."""
+    """One broker, the only replica of its partitions, with three directories on one disk, over several restarts."""
 
     def __init__(
         self, *, config: LogConfig = SMALL, topic: str = TOPIC, rate: int | None = None, partitions: int = 1
@@ -86,7 +86,7 @@ class Rig:
         return next(one for one in self.directories if one.path == path)
 
     def start_anew(self) -> None:
-        """After kill -9."""
+        """Start the broker again, as after kill -9."""
         self.disk.crash_process()
         self.start()
 
@@ -107,7 +107,7 @@ class Rig:
         await self.until(lambda: self.partition.directory.path == path)
 
     def names(self) -> dict[str, list[str]]:
-        """The partitions and copies in each directory."""
+        """Return the names of the partitions and future replicas in each directory."""
         return {
             path: [name for name in self.disk.list(path) if name.startswith(self.topic[:5])]
             for path in PATHS
@@ -115,7 +115,7 @@ class Rig:
         }
 
     def where(self) -> list[str]:
-        """The directories that have the partition, and nothing of it that moves."""
+        """Return the directories that have the partition, after checking that none has a future replica of it."""
         assert not any("-future" in name for names in self.names().values() for name in names)
         return [path for path, names in self.names().items() if f"{self.topic}-0" in names]
 
@@ -465,7 +465,7 @@ def test_a_move_continues_without_loss_after_a_crash_of_the_broker_at_any_step(h
 
 
 def _dies_at(nth: int, how: str) -> bool:
-    """Whether the broker died before the move had ended."""
+    """Return whether the broker died before the move had ended."""
 
     async def first_life(rig: Rig) -> None:
         rig.start()

@@ -1,4 +1,4 @@
-"""Where logs part, and what a follower keeps."""
+"""The offset from which the logs of leader and follower differ, and what a follower keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetch as followers and consumers see it: who may read what from whom, and what a fetch tells the leader."""
+"""Fetch of followers and consumers: which records each may read, and what the leader learns from a fetch."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def append_one(stage: Stage, partition: Partition) -> None:
 
 
 async def alone(stage: Stage) -> Node:
-    """The leader, while its followers are out of reach and out of sync."""
+    """Return the leader, whose followers are unreachable and out of sync."""
     await stage.start()
     stage.isolate(2)
     stage.isolate(3)

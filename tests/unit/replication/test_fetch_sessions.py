@@ -1,4 +1,4 @@
-"""The leader's side of fetch sessions: who has one, whose it is, and who makes room for whom."""
+"""The leader's side of fetch sessions: creation, ownership, and eviction from the cache."""
 
 from __future__ import annotations
 

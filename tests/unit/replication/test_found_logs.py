@@ -1,4 +1,4 @@
-"""After a start: which log a replica goes on with, where more than one directory has one of its name."""
+"""After a start: which log a replica uses if more than one directory has a log of its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def left_over(disk: SimulatedDisk, path: str, batches: int, topic_id: Uuid = TOPIC_ID, *, epoch: int = 0) -> None:
-    """What an earlier incarnation of the broker has left in a directory."""
+    """Write a log into a directory, as an earlier incarnation of the broker left it."""
     directory = LogDirectory(disk, path)
     directory.open(lambda _: SMALL, NOW_MS)
     log = directory.create(TOPIC, 0, topic_id, SMALL, NOW_MS)

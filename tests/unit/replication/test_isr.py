@@ -1,4 +1,4 @@
-"""Which replicas are in sync, and how far the high watermark goes, rule by rule."""
+"""Which replicas are in sync, and the high watermark, rule by rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and racks, where there are followers."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and racks, with followers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def context(version: int) -> RequestContext:
 
 
 def list_one(node: Node, timestamp: int, *, replica: int = -1, version: int = 11) -> tuple[int, int]:
-    """Error and offset."""
+    """Send ListOffsets for one partition; return error code and offset."""
     request = ListOffsetsRequest(
         replica_id=replica,
         topics=[

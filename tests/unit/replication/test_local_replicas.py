@@ -1,4 +1,4 @@
-"""The replicas of a broker in step with the metadata: what comes, what goes, and what a failed disk takes with it."""
+"""The replicas of a broker follow the metadata: creation, deletion, and failure of a log directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic of many partitions: each is created at once for a request, and the rest in slices."""
+"""A topic of many partitions: a requested one is created at once, the others in slices."""
 
 from __future__ import annotations
 

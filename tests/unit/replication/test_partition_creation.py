@@ -1,4 +1,4 @@
-"""New partitions in slices: the event loop is free in between, and a request gets a pending partition at once."""
+"""Creation of partitions in slices: the event loop runs in between, and a request gets its partition at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOPIC = TopicImage("orders", Uuid.of(1000), {})
 
 
 class Stand:
-    """Creates names where a broker would create partitions."""
+    """A fake that creates names instead of partitions."""
 
     def __init__(self, is_ours: Callable[[int], bool] = lambda _: True) -> None:
         self.asked_for: list[int] = []

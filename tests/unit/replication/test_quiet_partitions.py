@@ -1,4 +1,4 @@
-"""A follower in a session hears of everything, though the leader does not look twice at what is as it was."""
+"""A follower with a fetch session gets every change, although the leader skips partitions that have not changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = (TOPIC_ID, 0)
 
 
 class Follower:
-    """What a follower knows of the one partition, from the answers to its fetches alone."""
+    """A follower's state of one partition, derived only from the responses to its fetches."""
 
     def __init__(self, leader: Node, node: Node) -> None:
         self._leader, self._node = leader, node
@@ -32,7 +32,7 @@ class Follower:
         return self.error is error
 
     def fetch(self, leader_epoch: int, last_epoch: int = -1) -> bool:
-        """Whether the answer had something about the partition."""
+        """Fetch, and return whether the response included the partition."""
         known = Position(leader_epoch, self.end, last_epoch, self.start)
         topics, forgotten = self._session.next_fetch_topics({KEY: known}, 1 << 20)
         response: Any = fetch.handle(

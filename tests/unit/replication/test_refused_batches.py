@@ -1,4 +1,4 @@
-"""What a producer had sent ahead, behind a batch that was refused for a reason that passes."""
+"""Pipelined batches of a producer after a batch that was refused with a retriable error."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_partition_keeps_a_bounded_number_of_refused_batches_for_a_limited_tim
 
 
 def send(node: Node, sequence: int, acks: int = -1) -> ErrorCode | None:
-    """What a produce of one record hears at once; None if it waits for its replicas."""
+    """Produce one record; return the error code, or None if the produce waits for replicas."""
     data = PartitionProduceData(index=0, records=memoryview(bytearray(idempotent(PRODUCER, sequence))))
     request = ProduceRequest(
         transactional_id=None,

@@ -1,4 +1,4 @@
-"""How the partitions that a broker follows are spread over the fetchers from one leader."""
+"""How the partitions that a broker follows are distributed over its fetchers from one leader."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ IMAGE = replace(MetadataImage.EMPTY, offset=1, topics=TopicsImage({"orders": TOP
 
 
 class SilentLeader:
-    """Keeps what each channel that is open was asked for, and never answers."""
+    """A leader that records the requests of each open channel, and never answers."""
 
     def __init__(self) -> None:
         self.asked: dict[Any, list[int]] = {}
@@ -101,7 +101,7 @@ def test_the_partitions_of_a_leader_are_shared_out_to_as_many_fetchers_as_the_co
 
 
 class ForgetfulLeader:
-    """Has deleted everything below 100, and takes its time to say so."""
+    """A leader that has deleted all records below offset 100, and answers slowly."""
 
     def __init__(self) -> None:
         self.is_asked = asyncio.Event()
@@ -126,7 +126,7 @@ class ForgetfulLeader:
         return FetchResponse(throttle_time_ms=0, responses=[topic])
 
     def close(self) -> None:
-        """No fetch waits here for long."""
+        """Do nothing: no fetch waits here for long."""
 
 
 def test_a_follower_ignores_a_fetch_response_for_an_earlier_replica_of_the_partition() -> None:

@@ -1,4 +1,4 @@
-"""Leader and followers together: what reaches whom, what is acknowledged when, and who takes over with what."""
+"""Leader and followers together: replication, acknowledgements, and failover."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_followers_keep_their_records_when_the_leaders_disk_has_changed_an_epoch
 
 
 def make_up_an_epoch(node: Node, number: int) -> None:
-    """Turn a bit over in the leader epoch of that batch, which no CRC covers."""
+    """Flip a bit in the leader epoch of that batch, which no CRC covers."""
     assert node.partition is None
     size = node.disk.size(FIRST_SEGMENT) // 3
     node.disk.flip_bit(FIRST_SEGMENT, number * size + LOG_OVERHEAD + 3, bit=6)

@@ -1,4 +1,4 @@
-"""Moving replicas at a rate."""
+"""The replication throttle: catching up at a limited rate."""
 
 from __future__ import annotations
 

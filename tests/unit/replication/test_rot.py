@@ -1,5 +1,5 @@
-"""A bit turns over in the header of a batch while its broker is away. The replica comes back equal to its leader,
-though the leader has gone on meanwhile; and a replica in the ISR keeps what it has.
+"""A bit flips in the header of a batch while its broker is down. The replica becomes equal to its leader again,
+although the leader has appended meanwhile; a replica in the ISR keeps its records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A produce with acks=all while its batch is on its way to the in-sync replicas: what it costs, and how it ends."""
+"""A produce with acks=all that waits for the in-sync replicas: its cost, and how it ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def play(
 
 
 async def waiting_produce(stage: Stage, timeout_ms: int = 30_000) -> tuple[Node, Partition, WaitingProduce]:
-    """One that node 1, which leads, has appended, and that no follower has yet."""
+    """Return a produce that the leader, node 1, has appended, and that no follower has fetched yet."""
     await stage.start()
     leader = stage.nodes[1]
     partition = leader.partition
@@ -54,7 +54,7 @@ async def waiting_produce(stage: Stage, timeout_ms: int = 30_000) -> tuple[Node,
 
 
 async def waiting_produce_of_two(stage: Stage) -> tuple[Partition, Partition, WaitingProduce]:
-    """One for two partitions that node 1 leads, while both followers are isolated."""
+    """Return a produce to two partitions that node 1 leads, while both followers are isolated."""
     await stage.start()
     leader, controller = stage.nodes[1], stage.controller
     controller.others[1] = controller.partition
@@ -165,7 +165,7 @@ def test_a_produce_whose_leader_has_lost_and_regained_a_partition_does_not_ackno
 
 
 class HeldFlusher(Flusher):
-    """A request that waits for the disk waits until the test lets it go on."""
+    """A flusher that makes requests wait until the test releases them."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The Kafka clients of callers: whose they are, how many there may be, when they are closed."""
+"""The Kafka clients that the proxy has for callers: one per caller, their limit, and when they are closed."""
 
 from __future__ import annotations
 

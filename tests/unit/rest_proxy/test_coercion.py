@@ -1,4 +1,4 @@
-"""Scalars in fields of another kind, as Jackson takes them."""
+"""Scalars in fields of another type, converted as Jackson does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-rest.properties: which key goes where."""
+"""kafka-rest.properties: which part of the proxy gets which key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON values and the bytes of records."""
+"""Embedded formats: JSON values of requests and the bytes of records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's errors as HTTP has them."""
+"""HTTP responses for Kafka's errors."""
 
 from __future__ import annotations
 

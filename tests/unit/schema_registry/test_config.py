@@ -1,4 +1,4 @@
-"""Settings: the JVM registry's file, and what is said about a wrong one."""
+"""Settings: the JVM registry's file, and the errors for invalid values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which registry is chosen as leader, and the JSON that registries of several makes exchange in their group."""
+"""Which registry is elected leader, and the JSON of the group protocol, which other registries share."""
 
 from __future__ import annotations
 

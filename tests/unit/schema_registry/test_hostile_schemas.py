@@ -1,4 +1,4 @@
-"""Any text that comes in as a schema parses or raises a SchemaProblem; and what parses can be compared."""
+"""Any text as a schema is parsed or raises a SchemaProblem; and parsed schemas can be compared."""
 
 from __future__ import annotations
 

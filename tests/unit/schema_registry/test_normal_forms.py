@@ -1,4 +1,4 @@
-"""What `normalize=true` takes for one schema, and what stays two: as in the JVM registry."""
+"""Which schemas are equal with `normalize=true`, and which are not: as in the JVM registry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DESCRIPTOR = 'import "google/protobuf/descriptor.proto";'
 
 
 def with_options(kind: str, text: str) -> tuple[str, str]:
-    """The text with two options of our own, in both orders."""
+    """Return the text with two custom options, in both orders."""
     extension = f"extend google.protobuf.{kind}Options {{ string a = 50001; int32 b = 50002; }}"
     head = f'syntax = "proto3"; {DESCRIPTOR} {extension} '
     return head + text.format('(a) = "x"', "(b) = 2"), head + text.format("(b) = 2", '(a) = "x"')

@@ -1,4 +1,4 @@
-"""The records of `_schemas`, byte by byte, and what other registries have written."""
+"""The records of `_schemas`, byte by byte, and records of other registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions replayed: any prefix of the log, and the log after compaction, give the same registry."""
+"""Replay of decisions: any prefix of the log, and the log after compaction, give the same state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pessoa.web.problems import HttpProblem
 
 
 class Log:
-    """A state with the log that it was made from."""
+    """A registry state and the log from which it was replayed."""
 
     def __init__(self) -> None:
         self.state = State(canonical_of)
@@ -51,13 +51,13 @@ class Log:
         return state
 
     def compacted(self) -> list[Record]:
-        """The last record of each key, in the order of the log; nothing is left of a deleted one."""
+        """Return the last record of each key, in the order of the log, without deleted keys."""
         last = {encode_key(record.key): number for number, record in enumerate(self.records)}
         return [self.records[number] for number in sorted(last.values()) if self.records[number].value is not None]
 
 
 def visible(state: State) -> object:
-    """Everything that a reader can see."""
+    """Return everything that a reader of the registry can see."""
     return (
         {subject: {n: (e.value, e.guid) for n, e in versions.items()} for subject, versions in state.subjects.items()},
         {

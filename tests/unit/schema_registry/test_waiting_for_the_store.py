@@ -1,4 +1,4 @@
-"""Waiting: until what was written has come back, until there is another leader."""
+"""Waiting until a written record was read back, and until another leader is elected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a writer makes of acknowledgements."""
+"""The writer's handling of acknowledgements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pessoa.schema_registry.schemas_topic import Writer
 
 
 class Acknowledging:
-    """A producer whose records turn out to stand at these offsets."""
+    """A producer whose delivery reports have these offsets."""
 
     def __init__(self, offsets: list[int | None]) -> None:
         self._offsets = offsets

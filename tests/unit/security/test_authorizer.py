@@ -1,4 +1,4 @@
-"""The rules of the authorizer, one by one; `tests/property/test_authorizer_against_a_model.py` mixes them."""
+"""The rules of the authorizer, one by one; `tests/property/test_authorizer_against_a_model.py` combines them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def certificate_in(pem: str) -> str:
 
 
 def shake_hands(server_pem: str, authority: Authority, host: str, folder: Path) -> None:
-    """Raises an SSLError where a client that trusts the authority refuses the server."""
+    """Do a TLS handshake; raise an SSLError if a client that trusts the authority refuses the server."""
     file = folder / "server.pem"
     file.write_text(server_pem)
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""Contexts from settings: what two ends that use them agree upon, and what they refuse. No sockets."""
+"""TLS contexts from settings: what two ends with them negotiate, and what they refuse. No sockets."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def settings_of(issued: Issued | None, trusted: Authority = AUTHORITY, **more: s
     )
 
 
-BROKER = AUTHORITY.vouch("broker-1")
-CLIENT = AUTHORITY.vouch("ana")
+BROKER = AUTHORITY.certify("broker-1")
+CLIENT = AUTHORITY.certify("ana")
 
 
 def shake_hands(server: TlsSettings, client: TlsSettings, host: str = "localhost") -> ssl.SSLObject:
-    """The server's side after a handshake in which nothing is refused."""
+    """Do a handshake that must succeed; return the server's side."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     here = server_context(server).wrap_bio(to_server, to_client, server_side=True)
     there = client_context(client).wrap_bio(to_client, to_server, server_hostname=host)
@@ -105,18 +105,22 @@ def test_ssl_client_auth_is_required_requested_or_none() -> None:
     assert shake_hands(requested, settings_of(None)).getpeercert(binary_form=True) is None
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
         shake_hands(required, settings_of(None))
-    for stranger in (FOREIGN.vouch("ana"), AUTHORITY.vouch("ana", days=-1)):
+    for stranger in (FOREIGN.certify("ana"), AUTHORITY.certify("ana", days=-1)):
         with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
             shake_hands(requested, settings_of(stranger))
 
 
 def test_a_client_refuses_an_untrusted_expired_or_misnamed_server_certificate() -> None:
-    for server in (FOREIGN.vouch("b"), AUTHORITY.vouch("b", days=-1), AUTHORITY.vouch("b", hosts=("elsewhere.test",))):
+    for server in (
+        FOREIGN.certify("b"),
+        AUTHORITY.certify("b", days=-1),
+        AUTHORITY.certify("b", hosts=("elsewhere.test",)),
+    ):
         with pytest.raises(ssl.SSLCertVerificationError):
             shake_hands(settings_of(server), settings_of(None))
-    elsewhere = AUTHORITY.vouch("b", hosts=("elsewhere.test",))
+    elsewhere = AUTHORITY.certify("b", hosts=("elsewhere.test",))
     shake_hands(settings_of(elsewhere), settings_of(None, endpoint_identification_algorithm=""))
-    shake_hands(settings_of(AUTHORITY.vouch("b", hosts=("127.0.0.1",))), settings_of(None), "127.0.0.1")
+    shake_hands(settings_of(AUTHORITY.certify("b", hosts=("127.0.0.1",))), settings_of(None), "127.0.0.1")
 
 
 def test_a_listener_without_a_key_store_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The name in a certificate as Java writes it, and the principal that the rules make of it."""
+"""The name in a certificate as Java formats it, and the principal from the mapping rules."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_distinguished_names_are_rendered_as_by_java(tmp_path: Path) -> None:
     files = []
     for number, one in enumerate(NAMES):
         files.append(tmp_path / f"{number}.der")
-        files[-1].write_bytes(authority.vouch(one).certificate.public_bytes(Encoding.DER))
+        files[-1].write_bytes(authority.certify(one).certificate.public_bytes(Encoding.DER))
     source = tmp_path / "Names.java"
     source.write_text(_PRINT_NAMES)
     printed = subprocess.run(["java", source, *files], check=True, capture_output=True, encoding="utf-8")
@@ -68,7 +68,7 @@ def test_distinguished_names_are_rendered_as_by_java(tmp_path: Path) -> None:
 
 
 def test_the_usual_distinguished_name_is_rendered_in_reverse_order_without_blanks() -> None:
-    issued = Authority("authority").vouch(NAMES[0])
+    issued = Authority("authority").certify(NAMES[0])
     assert subject_of(issued.certificate.public_bytes(Encoding.DER)) == "CN=broker-1,O=Pessoa,C=PT"
 
 

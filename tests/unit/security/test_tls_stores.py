@@ -1,4 +1,4 @@
-"""Key and trust stores in every format, and what is said of broken ones."""
+"""Key and trust stores in every format, and the errors for damaged ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def authority() -> Authority:
 
 
 def test_pem_key_store_is_read_from_the_settings_and_from_a_file(authority: Authority, tmp_path: Path) -> None:
-    issued = authority.vouch("broker-1")
+    issued = authority.certify("broker-1")
     inline = TlsSettings(keystore_type="PEM", keystore_key=issued.key_pem(),
                          keystore_certificate_chain=issued.chain_pem + authority.pem)  # fmt: skip
     path = issued.write(tmp_path / "store.pem")
@@ -38,7 +38,7 @@ def test_pem_key_store_is_read_from_the_settings_and_from_a_file(authority: Auth
 
 
 def test_an_encrypted_pem_key_needs_its_password(authority: Authority, tmp_path: Path) -> None:
-    path = str(authority.vouch("broker-1").write(tmp_path / "store.pem", SECRET))
+    path = str(authority.certify("broker-1").write(tmp_path / "store.pem", SECRET))
     assert read_key_store(TlsSettings(keystore_type="PEM", keystore_location=path, key_password=SECRET)) is not None
     with pytest.raises(ConfigProblem, match=r"ssl\.key\.password: the private key is encrypted"):
         read_key_store(TlsSettings(keystore_type="PEM", keystore_location=path))
@@ -52,7 +52,7 @@ def test_an_encrypted_pem_key_needs_its_password(authority: Authority, tmp_path:
 def test_a_pkcs12_store_is_read_with_any_configured_store_type(
     authority: Authority, tmp_path: Path, declared: str
 ) -> None:
-    issued = authority.vouch("broker-1")
+    issued = authority.certify("broker-1")
     path = issued.write_pkcs12(tmp_path / "store.jks", SECRET, authority)
     store = read_key_store(TlsSettings(keystore_type=declared, keystore_location=str(path), keystore_password=SECRET))
     assert store is not None
@@ -131,21 +131,21 @@ def test_a_wrong_key_store_setting_is_named_without_secrets(settings: TlsSetting
 
 
 def test_a_key_without_its_certificate_is_refused(authority: Authority) -> None:
-    one, other = authority.vouch("one"), authority.vouch("other")
+    one, other = authority.certify("one"), authority.certify("other")
     settings = TlsSettings(keystore_type="PEM", keystore_key=one.key_pem(), keystore_certificate_chain=other.chain_pem)
     with pytest.raises(ConfigProblem, match="no certificate in it belongs to its private key"):
         read_key_store(settings)
 
 
 def test_a_pem_file_configured_as_jks_gets_a_hint(authority: Authority, tmp_path: Path) -> None:
-    path = str(authority.vouch("one").write(tmp_path / "one.pem"))
+    path = str(authority.certify("one").write(tmp_path / "one.pem"))
     with pytest.raises(ConfigProblem, match="set the type to PEM"):
         read_key_store(TlsSettings(keystore_location=path, keystore_password=SECRET))
 
 
 def test_no_secret_is_in_the_repr_of_settings_and_stores(authority: Authority) -> None:
     key = rsa.generate_private_key(65537, 2048)
-    issued = authority.vouch("one", key=key)
+    issued = authority.certify("one", key=key)
     settings = TlsSettings(
         keystore_type="PEM", keystore_key=issued.key_pem(), keystore_certificate_chain=issued.chain_pem,
         keystore_password=SECRET, key_password=OTHER, truststore_password="a third",

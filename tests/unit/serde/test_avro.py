@@ -1,4 +1,4 @@
-"""Avro texts: what is refused, how a schema is spelt, and data through the codec."""
+"""Avro schemas: invalid texts, canonical form, and round trips of data."""
 
 from __future__ import annotations
 

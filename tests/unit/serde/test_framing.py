@@ -1,4 +1,4 @@
-"""Frames and message indexes, byte by byte and against confluent-kafka's."""
+"""Wire format frames and message indexes, byte by byte and compared with confluent-kafka's."""
 
 from __future__ import annotations
 

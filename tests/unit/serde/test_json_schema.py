@@ -1,4 +1,4 @@
-"""JSON Schema: drafts, references, and what is said about values."""
+"""JSON Schema: drafts, references, and validation of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation whose cost is bounded: hostile schemas and values, and the same verdicts as without bounds."""
+"""JSON Schema validation with bounded cost: hostile schemas and values, and the same results as without bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers' regular expressions: what they match, and what they may not cost."""
+"""Regular expressions of clients: what they match, and that their cost is bounded."""
 
 from __future__ import annotations
 

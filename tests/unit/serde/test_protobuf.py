@@ -1,7 +1,7 @@
-"""Protobuf texts: what is refused and where, one spelling, and protoc as the judge.
+"""Protobuf schemas: errors with their position, canonical form, and comparison with protoc.
 
-googleapis-common-protos carries files twice, as text and as the descriptors that protoc made of them: what our parser
-makes of the text must be what protoc made, apart from the options that are extensions.
+googleapis-common-protos has its files as text and as descriptors that protoc made of them: our parser must make the
+same descriptors of the texts, apart from options that are extensions.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TENS = [FetchedBatch(first, first + 9) for first in range(0, 1_000, 10)]
 
 
 class Queue:
-    """A share partition with a log of batches of ten records, and a share coordinator that does as it is told."""
+    """A share partition with a log of batches of ten records, and a share coordinator that the test controls."""
 
     def __init__(
         self, limits: Limits = LIMITS, start_offset: int = 0, stored: tuple[StateBatch, ...] = (), is_new: bool = False

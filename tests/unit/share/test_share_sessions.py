@@ -1,4 +1,4 @@
-"""Share sessions: epochs, connections, and what bounds them."""
+"""Share sessions: epochs, connections, and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of share groups as they are read."""
+"""The settings of share groups as read from the configuration."""
 
 from __future__ import annotations
 

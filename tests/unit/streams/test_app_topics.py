@@ -1,4 +1,4 @@
-"""The topics of an app: created before its queries start, or refused with the sentence of the broker."""
+"""The topics of an app: created before its queries start, or refused with the broker's error message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said while queries catch up."""
+"""Progress messages while queries catch up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a chain of calls describes: the plan, its types for mypy, its refusals. Nothing runs."""
+"""Chains of calls of the streams API: the resulting plan, its types for mypy, its errors. Nothing runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code of docs/STREAMS.md, as it stands there: its plans can be made, and are as fast as they are said to be."""
+"""The code of docs/STREAMS.md: its plans can be made, and run in the mode that the page names."""
 
 from __future__ import annotations
 

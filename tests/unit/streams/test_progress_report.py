@@ -1,4 +1,4 @@
-"""What a step says while it lasts."""
+"""The messages of a step while it runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakeClock:
 
 
 class TimedOutput(io.StringIO):
-    """Keeps what is written together with the time of the clock."""
+    """An output that records each write with the time of the clock."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_no_two_seconds_of_a_start_pass_in_silence_however_long_its_steps_take(s
     began_s = clock.now_s
 
     def last(what: str) -> None:
-        """The step takes up to half a minute; of every other one the engine speaks as well (`slow_steps`)."""
+        """Let the step take up to half a minute; the engine reports every other step too (`slow_steps`)."""
         is_told_by_the_engine = chance.random() < 0.5
         spoke_s = end_s = clock.now_s
         end_s += chance.choice((0.0, 0.3, 1.95, 2.05, 7.0, 30.0)) * chance.random()

@@ -1,4 +1,4 @@
-"""Windows in a store: those of one key and of all, time windows and sessions, as Kafka writes their keys."""
+"""Windows in a store: of one key and of all keys, time windows and sessions, with keys encoded as in Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sliding windows a row changes, against a second implementation that looks at all of them."""
+"""Which sliding windows a row changes, compared with a second implementation that computes all windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pessoa.streams.sliding_aggregate import window_starts
 
 
 def all_windows(times: list[int], size: int) -> dict[int, list[int]]:
-    """Kafka's windows of these rows, by their starts: one ends at each row, one begins behind each if rows follow."""
+    """Return Kafka's sliding windows of these rows by start: one ends at each row, one begins after each with
+    successors."""
     starts = {max(0, time - size) for time in times} | {time + 1 for time in times}
     found = {start: sorted(time for time in times if start <= time <= start + size) for start in starts}
     return {start: within for start, within in found.items() if within}

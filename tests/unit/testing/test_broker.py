@@ -1,4 +1,4 @@
-"""The broker that lives inside a test."""
+"""The broker that runs inside a test."""
 
 from __future__ import annotations
 

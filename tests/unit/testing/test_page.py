@@ -1,4 +1,4 @@
-"""docs/TESTING.md: its examples run as they stand there."""
+"""docs/TESTING.md: its examples run without changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plugin does to a session of pytest before any test runs."""
+"""The effect of the plugin on a session of pytest before any test runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ports of a cluster, between the moment when they are chosen and that when its brokers listen."""
+"""The ports of a cluster are reserved from their choice until its brokers listen."""
 
 from __future__ import annotations
 

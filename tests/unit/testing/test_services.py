@@ -1,4 +1,4 @@
-"""The registry and the proxy that live inside a test."""
+"""The schema registry and the REST proxy that run inside a test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small service over real sockets: every answer that the shared parts give by themselves."""
+"""A small service over real sockets: every response that the shared parts generate."""
 
 from __future__ import annotations
 

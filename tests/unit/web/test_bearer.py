@@ -1,4 +1,4 @@
-"""Callers of a service with bearer tokens, alone and beside those with HTTP Basic."""
+"""Callers of a service with bearer tokens, with and without HTTP Basic as another way."""
 
 from __future__ import annotations
 

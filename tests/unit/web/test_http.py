@@ -1,4 +1,4 @@
-"""One HTTP connection and its client: slow, endless, silent, broken, or in a hurry."""
+"""One HTTP connection with clients that are slow, silent or invalid, send without end, or pipeline."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at deadlines more often than once a second."""
+    """Make the server check deadlines more often than once a second."""
     monkeypatch.setattr(http, "SWEEP_S", 0.02)
     monkeypatch.setattr(http, "LINGER_S", 0.05)
 
@@ -95,7 +95,7 @@ class Caller:
         return self
 
     def everything(self) -> bytes:
-        """All that comes until the server closes the connection."""
+        """Return all bytes until the server closes the connection."""
         found = b""
         with contextlib.suppress(ConnectionError):
             while data := self.socket.recv(1 << 16):
@@ -103,7 +103,7 @@ class Caller:
         return found
 
     def answer(self) -> tuple[int, bytes]:
-        """One answer with a length: its status and body."""
+        """Return status and body of a response with Content-Length."""
         head = b""
         while b"\r\n\r\n" not in head:
             data = self.socket.recv(1)
@@ -189,7 +189,7 @@ def test_a_streamed_response_to_an_http_1_0_client_ends_with_the_connection(port
 def test_an_http_1_0_client_gets_no_100_continue(port: int) -> None:
     with Caller(port) as caller:
         caller.send(POST.replace(b"HTTP/1.1", b"HTTP/1.0"), b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
-        heard(port, get("/deaf", "Connection: close"))
+        response_to(port, get("/deaf", "Connection: close"))
         caller.send(b"ab")
         assert caller.everything().startswith(b"HTTP/1.1 200 ")
 
@@ -285,8 +285,9 @@ def test_a_silent_connection_is_closed(quick: None) -> None:
         assert caller.everything() == b""
 
 
-def heard(port: int, data: bytes) -> bytes:
-    """What is answered to who is heard in time; a busy machine may take one for silent first, and answer nothing."""
+def response_to(port: int, data: bytes) -> bytes:
+    """Return the response to a request that arrives before its deadline; retry if a busy machine lets the deadline
+    pass."""
     deadline = time.monotonic() + PATIENCE_S
     found = b""
     while not found:
@@ -298,7 +299,7 @@ def heard(port: int, data: bytes) -> bytes:
 
 def test_an_incomplete_request_head_is_refused_at_its_timeout(quick: None) -> None:
     with serving(head_timeout_s=0.1) as port:
-        assert heard(port, b"GET / HTTP/1.1\r\nHost").startswith(b"HTTP/1.1 408 ")
+        assert response_to(port, b"GET / HTTP/1.1\r\nHost").startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_connection_that_is_idle_after_an_answer_is_closed(quick: None) -> None:
@@ -316,7 +317,7 @@ def test_a_client_that_does_not_read_its_response_is_disconnected(quick: None) -
     with serving(head_timeout_s=0.1, keep_alive_s=0.5) as port, Caller(port) as caller:
         caller.send(get("/large"))
         # The answer does not fit into the buffers; none of it is read until a later connection has been closed.
-        heard(port, get("/deaf"))
+        response_to(port, get("/deaf"))
         assert len(caller.everything()) < LARGE
 
 

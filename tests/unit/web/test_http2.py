@@ -1,4 +1,4 @@
-"""One HTTP/2 connection and its client: many requests at once, windows that are shut, resets, and what is no HTTP/2."""
+"""One HTTP/2 connection: many requests at once, closed flow-control windows, resets, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ JSON = {"content-type": "application/json"}
 
 
 class Gate:
-    """Holds requests back until a test lets them go."""
+    """Blocks requests until a test releases them."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -65,7 +65,7 @@ async def parts(_: Request) -> Response:
 
 
 async def lines(request: Request) -> Response:
-    """Answer each line of the body as it comes."""
+    """Return a response that has each line of the body as soon as it arrives."""
 
     async def answers() -> AsyncGenerator[bytes, None]:
         async for piece in request.stream():
@@ -137,7 +137,7 @@ def server() -> Iterator[ThreadedServer]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at deadlines more often than once a second."""
+    """Make the server check deadlines more often than once a second."""
     monkeypatch.setattr(http, "SWEEP_S", 0.02)
     monkeypatch.setattr(http2, "LINGER_S", 0.05)
 
@@ -149,7 +149,7 @@ def client(server: ThreadedServer) -> Iterator[httpx.Client]:
 
 
 class Caller:
-    """A client that says when a frame is sent, and when windows open."""
+    """A client that controls when a frame is sent and when windows open."""
 
     def __init__(self, port: int, window_bytes: int = 65_535) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
@@ -177,7 +177,7 @@ class Caller:
         return stream_id
 
     def wait_for(self, kind: type[Event], stream_id: int | None = None) -> Event:
-        """The first event of this kind, which may have come already."""
+        """Return the first event of this kind, which may have arrived already."""
         while True:
             for event in self.events:
                 if isinstance(event, kind) and stream_id in (None, getattr(event, "stream_id", None)):

@@ -27,7 +27,7 @@ LARGE = 200_000
 
 
 class Service:
-    """An app whose slow handlers wait for `gate`, and who may call it."""
+    """An app whose slow handlers wait for `gate`, with its authentication."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.gate = asyncio.Event()
@@ -61,7 +61,7 @@ class Service:
         return client
 
     async def begin(self, client: WiredClient) -> None:
-        """Let handlers run until they wait."""
+        """Run the loop until all handlers wait."""
         client.exchange()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -70,7 +70,7 @@ class Service:
 
 @asynccontextmanager
 async def serving(limits: Limits | None = None) -> AsyncIterator[Service]:
-    """A service, in a loop in which nothing may fail unheard."""
+    """Yield a service, in a loop in which no error may stay unreported."""
     unheard: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     service = Service(limits)
@@ -86,7 +86,7 @@ def of_kind(client: WiredClient, kind: type[Event]) -> list[Any]:
 
 
 def send_goaway(client: WiredClient, code: ErrorCodes = ErrorCodes.NO_ERROR) -> None:
-    """Write GOAWAY; the client's own half of the library would take the connection for closed."""
+    """Write GOAWAY as bytes, because the client's HTTP/2 library would take the connection for closed."""
     client.h2.close_connection(code)
     client.h2.state_machine.state = ConnectionState.CLIENT_OPEN
 

@@ -1,4 +1,4 @@
-"""How long a caller of HTTP/1.1 may take for reading, and how much it may ask at once, on a transport in memory."""
+"""Deadlines for slow readers of HTTP/1.1, and the limit of pipelined requests, on a transport in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers of HTTP/1.1 that go while an answer without end is made for them, on real sockets."""
+"""Callers of HTTP/1.1 that disconnect during an endless response, on real sockets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LONG = 200_000
 
 
 class Push:
-    """A push query that finds one row."""
+    """A push query that returns one row."""
 
     def __init__(self) -> None:
         self.has_ended = threading.Event()
@@ -104,7 +104,7 @@ def read_row(caller: socket.socket) -> bytes:
 
 
 def leave(caller: socket.socket) -> None:
-    """Go without a goodbye: the connection is reset."""
+    """Reset the connection."""
     caller.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     caller.close()
 

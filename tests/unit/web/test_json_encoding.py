@@ -1,4 +1,4 @@
-"""JSON in every encoding of Unicode, whole and in chunks."""
+"""JSON in every encoding of Unicode, in one piece and in chunks."""
 
 from __future__ import annotations
 

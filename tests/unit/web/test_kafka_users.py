@@ -1,4 +1,4 @@
-"""Logins of HTTP callers that brokers are asked about: what is remembered, what is bounded, what is never kept."""
+"""Logins of HTTP callers that brokers check: caching, limits, and that no password is stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def header(name: str, password: str) -> str:
 
 
 class Brokers:
-    """Users with their passwords, and what was tried. Blocks while `gate` is closed."""
+    """Fake brokers with users and passwords that record login attempts. They block while `gate` is closed."""
 
     def __init__(self, **users: str) -> None:
         self.users = users
@@ -205,7 +205,7 @@ def test_the_login_cache_is_bounded_and_holds_no_password(monkeypatch: pytest.Mo
 
 
 async def _done_of(tasks: list[asyncio.Task[int]]) -> list[int]:
-    """The results of those that end while the others wait for the brokers."""
+    """Return the results of the tasks that end while the others wait for the brokers."""
     for _ in range(5):
         await asyncio.sleep(0)
     return [task.result() for task in tasks if task.done()]

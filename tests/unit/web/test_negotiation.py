@@ -1,4 +1,4 @@
-"""Media types: what is answered to which Accept, and which bodies are taken."""
+"""Media types: the response type for an Accept header, and the accepted types of request bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of problems: every row of every service makes the exception that it says."""
+"""Rows of problems: every row of every service gives the exception with its status and code."""
 
 from __future__ import annotations
 

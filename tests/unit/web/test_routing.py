@@ -1,4 +1,4 @@
-"""Paths find their rows, percent-encoded slashes and all."""
+"""Routing of paths to rows, also with percent-encoded slashes."""
 
 from __future__ import annotations
 

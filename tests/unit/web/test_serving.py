@@ -1,4 +1,4 @@
-"""A service as a process: what a signal does to it."""
+"""A service as a process: the effect of signals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of settings, and what all services have in theirs."""
+"""Tables of settings, and the settings that all services have."""
 
 from __future__ import annotations
 

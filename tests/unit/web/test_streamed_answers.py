@@ -1,4 +1,4 @@
-"""Answers that are written while they are made, when they cannot be written."""
+"""Streamed responses, when they cannot be written to the client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transport in memory, for tests that say when bytes leave, and a client of HTTP/2 at its other end."""
+"""A transport in memory, for tests that control when bytes are sent, and an HTTP/2 client at its other end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P = ParamSpec("P")
 
 
 def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run a test in an event loop of its own."""
+    """Return a test that runs in an event loop of its own."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -28,7 +28,7 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
 
 class Wire(asyncio.Transport):
-    """Takes everything; `unsent_bytes` is what it says of its buffer."""
+    """A transport that accepts all bytes; `unsent_bytes` is the size of its buffer that it reports."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Wire(asyncio.Transport):
 
 
 def let_pass(watch: Watch, seconds: float) -> None:
-    """Sweep as if this time had passed since the last sweep."""
+    """Check deadlines as if this time had passed since the last check."""
     loop = asyncio.get_running_loop()
     true_time, moved = loop.time, max(watch.now_s, loop.time()) + seconds
     if watch._timer is not None:
@@ -105,7 +105,7 @@ class State:
 
 
 class WiredClient:
-    """What a caller sends arrives at once, in one read for each `send`."""
+    """A client whose bytes arrive at once, in one read for each `send`."""
 
     def __init__(self, watch: Watch, app: App) -> None:
         self.wire = Wire()
@@ -120,7 +120,7 @@ class WiredClient:
         self.exchange()
 
     def ask(self, path: str, method: str = "GET", *, is_all: bool = True) -> int:
-        """Write the head of a request, without sending it."""
+        """Write the head of a request without sending it; return the stream id."""
         stream_id = self.h2.get_next_available_stream_id()
         head = [(":method", method), (":scheme", "http"), (":authority", "here"), (":path", path)]
         head.append(("content-type", "application/json"))
@@ -128,7 +128,7 @@ class WiredClient:
         return stream_id
 
     def exchange(self) -> None:
-        """Let what has been written arrive at both ends."""
+        """Deliver the written bytes at both ends."""
         self.wire.protocol.data_received(self.h2.data_to_send())
         self.receive()
 

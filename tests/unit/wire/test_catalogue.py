@@ -1,4 +1,4 @@
-"""The catalogue against Kafka 4.3's table of APIs, restated here by hand."""
+"""The catalogue, compared with Kafka 4.3's table of APIs, which is copied here by hand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every construct of the schema language as bytes, in its classic and its compact form.
 
-The messages here are made for the tests: version 0 is classic, version 1 flexible, so that one table shows both. Each
-row is checked in both directions, whole.
+The messages exist only for the tests: version 0 is classic, version 1 flexible, so that one table has both. Each row is
+checked in both directions, with all bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The error table: some rows that clients depend on, and what holds for all of them."""
+"""The error table: some rows that clients depend on, and rules for all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What versions do to a message: fields that come and go, tags, defaults, and what may not get lost silently."""
+"""Versions of a message: added and removed fields, tags, defaults, and values that must not be dropped silently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Part(Struct):
 
 
 class Evolving(Message, versions="0-3", flexible="2+"):
-    """Version 1 adds fields, 2 is flexible and has tagged fields, 3 drops `old`."""
+    """A message whose version 1 adds fields, 2 is flexible and has tagged fields, 3 drops `old`."""
 
     old: int = int8("0-2", default=7)
     name: str | None = string(nullable="1+")
@@ -207,7 +207,8 @@ def test_tagged_fields_with_a_wrong_size_are_a_violation(tags: str, message: str
 
 
 class Fused(Message, versions="0", flexible="0+"):
-    """Fixed fields that are read and written in one go, with a length or a count of tags at the end of the run."""
+    """A message with fixed-size fields that are read and written in one call, with a length or a count of tags at the
+    end."""
 
     a: int = int64()
     b: bool = boolean()
@@ -236,7 +237,7 @@ def test_a_run_of_fixed_fields_before_a_length_of_any_size_is_encoded_correctly(
 
 
 class Arrays(Message, versions="0-1", flexible="1+"):
-    """Neighbouring arrays of integers, which are written in one call while they are short."""
+    """A message with neighbouring arrays of integers, which are written in one call while they are short."""
 
     id: int = int8()
     replicas: list[int] = array("int32")
@@ -273,7 +274,7 @@ def test_adjacent_arrays_of_any_lengths_are_encoded_correctly(
 
 
 def varint(number: int) -> bytes:
-    """A second implementation, for numbers of up to 21 bits."""
+    """Return a varint: a second implementation, for numbers of up to 21 bits."""
     if number < 1 << 7:
         return bytes([number])
     if number < 1 << 14:

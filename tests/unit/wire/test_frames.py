@@ -1,4 +1,4 @@
-"""Frames out of messages."""
+"""Encoding of messages as frames."""
 
 from __future__ import annotations
 

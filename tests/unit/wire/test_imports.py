@@ -1,7 +1,7 @@
-"""What importing the wire costs: small modules only, and no message before it is asked for.
+"""The cost of importing `pessoa.wire`: only small modules, and no message before its first use.
 
-A command-line tool starts in a fraction of a second because of this. The modules are counted and not the milliseconds,
-since those depend on the machine.
+So a command-line tool starts in a fraction of a second. The tests count modules and not milliseconds, which depend on
+the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEAVY = {
 
 
 def imported_by(module: str) -> set[str]:
-    """The modules that a fresh interpreter has after this import and did not have before."""
+    """Return the modules that a fresh interpreter has loaded after this import and not before."""
     # -S keeps out what the environment's own .pth files import.
     script = f"""
 import sys

@@ -1,4 +1,4 @@
-"""Request and response headers, byte by byte, and which version goes before which message."""
+"""Request and response headers, byte by byte, and the header version of each message."""
 
 from __future__ import annotations
 

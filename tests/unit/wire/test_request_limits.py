@@ -1,4 +1,4 @@
-"""How much a request may name: a frame of a hundred megabytes must not become gigabytes of objects."""
+"""Limits of the elements in a request: a frame of a hundred megabytes must not become gigabytes of objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HALF = MAX_REQUEST_ITEMS // 2
 
 
 def names(count: int) -> bytes:
-    """Metadata of that many topics without a name."""
+    """Return a Metadata request of that many topics with empty names."""
     return struct.pack(">i", count) + b"\0\0" * count
 
 

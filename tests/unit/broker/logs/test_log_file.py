@@ -1,4 +1,4 @@
-"""The file of a log: collected lines, rotation, and a disk that is full."""
+"""The file of a request log: buffered lines, rotation, and a full disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LINE = b"x" * 99 + b"\n"
 
 
 class FullDisk(SimulatedDisk):
-    """One that refuses to open files while it is full."""
+    """A disk that refuses to open files while it is full."""
 
     is_full = False
 

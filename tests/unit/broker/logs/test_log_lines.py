@@ -1,4 +1,4 @@
-"""Lines of logs: one entry is one line, with any client id (attack 21)."""
+"""Lines of logs: an entry is one line, whatever the client id contains (attack 21)."""
 
 from __future__ import annotations
 

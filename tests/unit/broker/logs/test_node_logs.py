@@ -1,4 +1,4 @@
-"""Which logs each of several brokers of a process writes, and what their loggers' levels mean."""
+"""Which request logs each of several brokers in one process writes, and the effect of their loggers' levels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ nodes: list[NodeLogs] = []
 
 @pytest.fixture(autouse=True)
 def stop_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A test that fails leaves no level to the next, and brokers of other tests in this process do not count."""
+    """Close the nodes and reset the logger's level after the test; brokers of other tests in this process are
+    ignored."""
     monkeypatch.setattr(node_logs, "_nodes", [])
     yield
     for one in nodes:
@@ -40,7 +41,7 @@ def stop_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Node:
-    """As much of a node as its logs need."""
+    """The parts of a node that its logs need."""
 
     def __init__(self, *named: str) -> None:
         self.clock = ManualClock()
@@ -60,7 +61,7 @@ class Node:
 
     @property
     def written(self) -> str:
-        """The names of the logs of requests that are on."""
+        """Return the names of the request logs that are enabled."""
         return ", ".join(sorted(repr(self.observers)[12:-1].split(", ")))
 
 

@@ -1,4 +1,4 @@
-"""What the logs of requests note of them: the access, agent, referrer and audit logs, and no secret in any."""
+"""The content of the access, agent, referrer and audit logs, none of which has a secret."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ SECRET = "hunter2-XyZZy"
 
 
 class Stage:
-    """A writer on a disk in memory, and what was written with it."""
+    """A writer of request logs on a disk in memory, and the lines that it has written."""
 
     def __init__(self, form: str = "json") -> None:
         self.clock = ManualClock(1_700_000_000_000)
@@ -450,7 +450,7 @@ SECRET_TEXTS = {"value", "error_message", "committed_metadata", "metadata", "rea
 
 
 class Planting(Generator):
-    """Puts the secret wherever a message can carry one."""
+    """Makes random messages with the secret in every field that can contain one."""
 
     def field(self, field: Field) -> Any:
         if field.kind == "bytes":

@@ -1,4 +1,4 @@
-"""Client telemetry (KIP-714): what a broker answers, what it reads of what clients push, and what it shows of that."""
+"""Client telemetry (KIP-714): responses of a broker, the metrics that clients push, and their export."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def context(connection_id: int = 1, client_id: str | None = "c") -> RequestConte
 
 
 class Stage:
-    """A broker's telemetry with a clock that stands still."""
+    """A broker's telemetry with a clock that does not advance."""
 
     def __init__(self, **subscriptions: Mapping[str, str]) -> None:
         self.clock = ManualClock(1_000_000)

@@ -1,4 +1,4 @@
-"""What metrics count, how they are written, and the bounds of the server that shows them."""
+"""What metrics count, how they are formatted, and the limits of the server that serves them."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_a_duration_is_counted_in_the_bucket_that_its_quantile_is_read_from() ->
 
 
 def request_metrics(*names: str) -> RequestMetrics:
-    """Metrics of a broker in whose image topics with these names are; the id of the first is ORDERS."""
+    """Return the metrics of a broker whose image has topics with these names; the id of the first is ORDERS."""
     return RequestMetrics(dict(zip([ORDERS], names, strict=False)).get, names.__contains__)
 
 
@@ -346,8 +346,8 @@ def test_changes_of_the_in_sync_replicas_are_counted_by_their_leader() -> None:
 
 
 class CountedReadings:
-    """As much of a broker as its quotas need: readings of so many client ids, each used a little more than the last.
-    `most_at_once` is how many were read while no other task had its turn."""
+    """The parts of a broker that quota metrics need: usage of so many client ids, each with a little more than the
+    last. `most_at_once` is how many were read while no other task had its turn."""
 
     def __init__(self, count: int) -> None:
         self.throttling = self

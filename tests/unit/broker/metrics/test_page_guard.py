@@ -1,4 +1,4 @@
-"""Who is let in to /metrics of a node: logins by the credentials in its metadata, and the authorizer's word."""
+"""Access to /metrics of a node: logins with the credentials in its metadata, and the authorizer's decision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "planted-9K"
 
 
 class Node:
-    """The parts of a node that a guard looks at."""
+    """The parts of a node that the guard uses."""
 
     def __init__(self) -> None:
         self.credentials: dict[tuple[str, int], StoredCredential] = {}

@@ -1,7 +1,7 @@
-"""A group shard on a bench: no loop, no log, a clock that the test moves.
+"""A group shard without the runtime: no event loop, a log in memory, a manual clock.
 
-`Bench` does what the runtime does in the simplest case: every output is written at once and committed at once, unless
-the test holds back. What was written is kept as bytes, so a reload goes through the real encoding.
+`Bench` does what the runtime does in the simplest case: every output is appended and committed at once, unless the test
+holds commits back. Records are kept as bytes, so a reload decodes them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Bench:
     # ── requests ──
 
     def send(self, request: Message, version: int = 9, client_id: str | None = "client", host: str = "10.0.0.1") -> int:
-        """Hand the request in; its token is what `reply` and `answer` ask by."""
+        """Send a request to the shard; return its token, with which `reply` and `answer` find the response."""
         self._token += 1
         token = self._token
         context = Context(version, client_id, host)
@@ -135,7 +135,7 @@ class Bench:
         self.end_offset += len(output.records)
 
     def commit(self) -> None:
-        """The high watermark reaches the end: what was held back is answered."""
+        """Move the high watermark to the log end, which answers the requests that were held back."""
         self.holds_back = False
         held, self.held = self.held, []
         for output in held:
@@ -153,7 +153,7 @@ class Bench:
         self.shard.replay_end_transaction(producer_id, 0, committed)
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let the time pass and everything happen that is due, each at its time."""
+        """Advance the clock, and run every timer at its time."""
         end_ms = self.now_ms + duration_ms
         while (deadline_ms := self.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -165,7 +165,7 @@ class Bench:
         self.perform(self.shard.on_image(self.image, delta, self.now_ms))
 
     def reload(self, markers: Sequence[tuple[int, int, bool]] = ()) -> None:
-        """Another broker takes over: a new shard from what is in the log.
+        """Replace the shard by a new one that has replayed the log, as after a failover.
 
         `markers` are the ends of transactions, as (log end offset when it came, producer, whether it was committed).
         """
@@ -173,7 +173,7 @@ class Bench:
         self.perform(self.shard.on_loaded(self.image, self.now_ms))
 
     def replayed(self, markers: Sequence[tuple[int, int, bool]] = ()) -> GroupShard:
-        """A shard that has read the log and nothing else."""
+        """Return a new shard that has replayed the log."""
         shard = self._new_shard()
         ends = list(markers)
         for batch in map(RecordBatch, self._batches):
@@ -188,7 +188,7 @@ class Bench:
         return shard
 
     def replayed_compacted(self, clean_end: int, keeps_tombstones: bool) -> GroupShard:
-        """A shard that has read a log whose first `clean_end` records were compacted."""
+        """Return a new shard that has replayed the log after a compaction of its first `clean_end` records."""
         stored = [
             each
             for batch in map(RecordBatch, self._batches)

@@ -1,4 +1,4 @@
-"""Requests of the classic protocol, written short."""
+"""A client of the classic protocol, for short tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ORDERS = subscription("orders")
 
 
 class ClassicClient:
-    """Sends what a client sends; the bench answers."""
+    """Sends a client's requests to the bench."""
 
     def __init__(self, bench: Bench, group: str = GROUP) -> None:
         self.bench = bench
@@ -64,7 +64,7 @@ class ClassicClient:
         return self.bench.answer(JoinGroupResponse, token)
 
     def member_id(self, client_id: str = "client") -> str:
-        """The id that the first JoinGroup of a dynamic member gives."""
+        """Return the member id that the first JoinGroup of a dynamic member gets."""
         response = self.joined(self.join(client_id=client_id))
         assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
         return response.member_id
@@ -118,7 +118,8 @@ class ClassicClient:
         return [each.error_code for each in response.members]
 
     def stable_group(self, count: int = 2) -> list[str]:
-        """`count` dynamic members in a stable group of generation 1; the first is the leader."""
+        """Create a stable group of generation 1 with `count` dynamic members; return their ids, with the leader
+        first."""
         members = [self.member_id() for _ in range(count)]
         tokens = [self.join(member) for member in members]
         self.bench.pass_time(DELAY_MS * 2)

@@ -1,4 +1,4 @@
-"""Members of the consumer protocol, written short."""
+"""Members of the consumer protocol, for short tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def listed(partitions: Mapping[Uuid, Iterable[int]]) -> list[TopicPartitions]:
 
 
 class Member:
-    """A member that does as it is told: it takes what it is given, and reports it with the next heartbeat."""
+    """A member that adopts its assignment at once, and reports it with the next heartbeat."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Member:
         return self.names
 
     def beat(self) -> Owned:
-        """A heartbeat that says what the member owns."""
+        """Send a heartbeat with the owned partitions; return what the member owns afterwards."""
         self.send(topic_partitions=listed(self.owned))
         return self.names
 
     def ping(self) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat that says nothing at all."""
+        """Send a heartbeat without any optional field; return the response."""
         return self.send()
 
     def refusal(self, **changes: object) -> Refusal:
@@ -101,7 +101,7 @@ class Member:
 
     @property
     def names(self) -> Owned:
-        """What it owns, by topic name."""
+        """Return the owned partitions by topic name."""
         topics = self.bench.image.topics.by_id
         return {topics[each].name: sorted(indexes) for each, indexes in sorted(self.owned.items()) if indexes}
 

@@ -1,4 +1,4 @@
-"""A member of a streams group in tests: sends heartbeats as Kafka Streams does, and does what the answers say."""
+"""A member of a streams group for tests: sends heartbeats as Kafka Streams does, and follows its assignment."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ ORDERS = topology(subtopology("0", "orders"))
 
 
 class StreamsClient:
-    """`tasks` and `standbys` are what it runs. It reports them with every heartbeat, and gives up at once what it is
-    not to run any more, unless it `clings`."""
+    """A member that runs `tasks` and `standbys`. It reports them with every heartbeat, and stops revoked tasks at once
+    unless `clings` is set."""
 
     def __init__(
         self, bench: Bench, name: str, shape: Topology = ORDERS, group: str = GROUP, process: str | None = None
@@ -103,7 +103,7 @@ class StreamsClient:
         )
 
     def beat(self) -> Tasks:
-        """One heartbeat; the tasks that the member has to run afterwards."""
+        """Send a heartbeat; return the tasks that the member has to run afterwards."""
         return self.follow(self.bench.ask(StreamsGroupHeartbeatResponse, self.request(), version=0))
 
     def follow(self, response: Message) -> Tasks:
@@ -138,7 +138,7 @@ def _tasks(ids: list[StreamsGroupHeartbeatResponseTaskIds]) -> Tasks:
 
 
 def settle(bench: Bench, *members: StreamsClient, rounds: int = 8) -> None:
-    """Let time pass and members send heartbeats until nothing moves any more."""
+    """Let time pass and members send heartbeats until no assignment changes any more."""
     for _ in range(rounds):
         bench.pass_time(3_000)
         for member in members:

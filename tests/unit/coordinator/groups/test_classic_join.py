@@ -1,4 +1,4 @@
-"""Joining a classic group: ids, the barrier, time-outs, the limits, and what is written."""
+"""Joining a classic group: member ids, the join barrier, timeouts, limits, and the records written."""
 
 from __future__ import annotations
 

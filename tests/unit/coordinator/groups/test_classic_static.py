@@ -1,4 +1,4 @@
-"""Static members of classic groups (KIP-345): they come back under a new id, and fence the old one."""
+"""Static members of classic groups (KIP-345): they rejoin with a new member id, which fences the old one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def group(bench: Bench) -> ClassicGroup:
 
 
 def static_group(bench: Bench, client: ClassicClient) -> list[str]:
-    """A stable group of the instances "a", which leads, and "b"."""
+    """Create a stable group of the instances "a" (the leader) and "b"; return their member ids."""
     tokens = [client.join(instance=instance) for instance in ("a", "b")]
     bench.pass_time(2 * DELAY_MS)
     members = [client.joined(token).member_id for token in tokens]

@@ -29,7 +29,7 @@ def group(bench: Bench) -> ClassicGroup:
 
 
 def joined_group(bench: Bench, client: ClassicClient, count: int = 2) -> list[str]:
-    """Members that have joined and not synced; the first leads."""
+    """Create a group whose members have joined and not synced; return their ids, with the leader first."""
     members = [client.member_id() for _ in range(count)]
     for member in members:
         client.join(member)

@@ -1,4 +1,4 @@
-"""The consumer protocol: joining, epochs, reconciliation, time-outs, topics that change."""
+"""The consumer protocol: joining, epochs, reconciliation, timeouts, changes of topics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bench() -> Bench:
 
 
 def keep_alive(bench: Bench, duration_ms: int, *members: Member) -> None:
-    """Let the time pass while these heartbeat and say nothing."""
+    """Advance the clock while these members send heartbeats without changes."""
     for _ in range(duration_ms // 5_000):
         bench.pass_time(5_000)
         for member in members:

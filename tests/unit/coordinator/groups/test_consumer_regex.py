@@ -1,4 +1,4 @@
-"""Subscriptions by expression: when they are resolved, and what a member gets of it."""
+"""Subscriptions by regular expression: when they are resolved, and which partitions a member gets."""
 
 from __future__ import annotations
 

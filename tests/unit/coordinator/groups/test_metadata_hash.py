@@ -1,4 +1,4 @@
-"""The hash of a group's topics, bit by bit: the numbers are XXH3's reference code's and Kafka's own."""
+"""The metadata hash of a group's topics: the expected values are from XXH3's reference code and from Kafka."""
 
 from __future__ import annotations
 

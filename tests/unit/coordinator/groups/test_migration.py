@@ -1,4 +1,4 @@
-"""Groups that move between the protocols while their members live."""
+"""Groups that migrate between the protocols while they have members (KIP-848)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def classic_group(bench: Bench) -> ClassicGroup:
 
 
 def classic_members(bench: Bench, client: ClassicClient, **assignments: list[int]) -> list[str]:
-    """Dynamic members of a stable classic group with these partitions of `orders`."""
+    """Create a stable classic group of dynamic members with these partitions of `orders`; return the member ids."""
     members = [client.member_id() for _ in assignments]
     for member in members:
         client.join(member)
@@ -55,7 +55,7 @@ def join_refusal(member: Member) -> Refusal:
 
 
 class ClassicFollower:
-    """A member of the classic protocol in a consumer group, cooperative as clients are."""
+    """A member of the classic protocol in a consumer group, with cooperative rebalancing."""
 
     def __init__(self, client: ClassicClient, member_id: str = "", instance: str | None = None) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""Committed offsets in a shard: commit, fetch, delete, transactions, expiry, and the records of all that."""
+"""Committed offsets in a shard: commit, fetch, delete, transactions, expiry, and their records."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class OffsetClient:
         return self.bench.send(OffsetFetchRequest(groups=[group], require_stable=stable))
 
     def fetch_all(self, stable: bool = False) -> dict[tuple[str, int], tuple[int, int]]:
-        """(topic, partition) → (offset, error)"""
+        """Fetch all offsets of the group: (topic, partition) → (offset, error)."""
         group = OffsetFetchRequestGroup(group_id=self.group, topics=None)
         request = OffsetFetchRequest(groups=[group], require_stable=stable)
         (answered,) = self.bench.ask(OffsetFetchResponse, request).groups

@@ -1,4 +1,4 @@
-"""The syntax of RE2: what matches, what is an error, and that nothing takes long."""
+"""The syntax of RE2: what matches, what is an error, and that matching time is bounded."""
 
 from __future__ import annotations
 

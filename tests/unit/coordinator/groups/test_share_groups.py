@@ -1,4 +1,4 @@
-"""Share groups in the group coordinator: heartbeats, epochs, initialisation, assignments, sessions, loads."""
+"""Share groups in the group coordinator: heartbeats, epochs, initialisation, assignments, sessions, reloads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CALLER = OwnRequest(0)
 
 
 class Driver:
-    """Does what the runtime does, with a log of bytes; the share coordinator answers when the test says so."""
+    """Does what the runtime does, with a log in memory; the test makes the share coordinator respond."""
 
     def __init__(self, config: ShareGroupConfig | None = None, metadata: FakeImage | None = None) -> None:
         self.config = config or ShareGroupConfig()
@@ -89,7 +89,7 @@ class Driver:
         return caught.value.code
 
     def initialise(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The share coordinator answers everything that it was asked."""
+        """Make the share coordinator answer all pending requests, with this error."""
         while self.asked:
             asked = self.asked.pop(0)
             request = SharesInitialised(group_id=asked.group_id, error_code=error, topics=topic_infos(asked.topics))
@@ -117,7 +117,7 @@ class Driver:
         return {topics[each.topic_id].name: sorted(each.partitions) for each in answer.assignment.topic_partitions}
 
     def join(self, member: str, *topics: str) -> int:
-        """Join, let what is subscribed to be initialised, and return the epoch at which it is assigned."""
+        """Join, have the subscribed partitions initialised, and return the epoch at which they are assigned."""
         epoch: int = self.beat(member, 0, *topics).member_epoch
         self.initialise()
         self.pass_time(5_000)

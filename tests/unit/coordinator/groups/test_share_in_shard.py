@@ -1,4 +1,4 @@
-"""Share groups beside the groups of other types: in one shard, through its log, its clock and its metadata."""
+"""Share groups in a shard with groups of other types: records, timers and metadata changes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def initialise(bench: Bench) -> None:
 
 
 def join(bench: Bench) -> int:
-    """A share group with one member, which has its partitions; its epoch."""
+    """Create a share group with one member that has its partitions; return its epoch."""
     bench.ask(ShareGroupHeartbeatResponse, heartbeat(0, "orders"))
     initialise(bench)
     bench.pass_time(5_000)

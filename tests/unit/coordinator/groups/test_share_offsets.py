@@ -1,4 +1,4 @@
-"""What a shard writes down while offsets of share groups are altered and deleted, and while share groups end."""
+"""The records of a shard when offsets of share groups are altered and deleted, and when share groups are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the share coordinator decides, with Kafka's error codes; and that its log alone rebuilds it."""
+"""The share coordinator's decisions, with Kafka's error codes; a replay of its log gives the same state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CALLER = OwnRequest(0)
 
 
 class Driver:
-    """Does what the runtime does, with a log of bytes."""
+    """Does what the runtime does, with a log in memory."""
 
     def __init__(self, updates_per_snapshot: int = 500) -> None:
         self.config = ShareCoordinatorConfig(
@@ -50,7 +50,7 @@ class Driver:
         self.shard = self.load()
 
     def load(self) -> ShareShard:
-        """A shard from what the log has."""
+        """Return a new shard that has replayed the log."""
         shard = ShareShard(self.config)
         for index, (key_bytes, value_bytes) in enumerate(self.log):
             if index >= self.start_offset:
@@ -124,7 +124,7 @@ class Driver:
         return state
 
     def kinds(self) -> list[int]:
-        """The record types in the log: 0 a snapshot, 1 an update; -1 a tombstone."""
+        """Return the types of the records in the log: 0 a snapshot, 1 an update, -1 a tombstone."""
         return [-1 if value is None else int.from_bytes(key[:2], "big") for key, value in self.log]
 
 

@@ -1,7 +1,7 @@
-"""Drives a transaction shard as the runtime does, step by step, with a log of bytes that outlives the shard.
+"""A driver that runs a transaction shard as the runtime does, step by step, with a log that outlives the shard.
 
-Nothing here waits: a commit comes at once, or, with `holds_back`, when the test calls `commit`. A crash forgets the
-shard and everything that was not replied; the log stays, to its end or to what was committed.
+Nothing here waits: a batch is committed at once or, with `holds_back`, when the test calls `commit`. A crash loses the
+shard and all responses that were not sent; the log stays, up to its end or up to the high watermark.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Driver:
             self._finish(self._pending.pop(0)[1], ErrorCode.NONE)
 
     def time_out_commits(self) -> None:
-        """What waits for the watermark is told that it takes too long."""
+        """Make the appends that wait for the high watermark time out."""
         pending, self._pending = self._pending, []
         for _, output in pending:
             self._finish(output, ErrorCode.REQUEST_TIMED_OUT)
@@ -138,7 +138,7 @@ class Driver:
             self._perform(self.shard.expire(self.now_ms))
 
     def crash(self, loses_uncommitted: bool = False) -> None:
-        """Another shard takes over, with what is in the log."""
+        """Replace the shard by a new one that has replayed the log."""
         if loses_uncommitted:
             del self.log[self.committed :]
         self._pending.clear()
@@ -202,7 +202,7 @@ class Driver:
         return ended(self.ask(end_request(producer, commits, name), version))
 
     def write_markers(self) -> list[WriteMarkers]:
-        """All markers that are wanted are written."""
+        """Report all requested markers as written; return the requests."""
         done, self.markers = self.markers, []
         for wanted in done:
             self.report(wanted, wanted.partitions)

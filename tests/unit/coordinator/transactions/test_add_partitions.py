@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, AddOffsetsToTxn, and the verification that leaders ask for."""
+"""AddPartitionsToTxn, AddOffsetsToTxn, and the verification requests of leaders."""
 
 from __future__ import annotations
 

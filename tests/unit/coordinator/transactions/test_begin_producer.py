@@ -1,4 +1,4 @@
-"""InitProducerId: ids, epochs, fencing (KIP-360), and the abort of what was open."""
+"""InitProducerId: ids, epochs, fencing (KIP-360), and the abort of an open transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 def driver_at_epoch(epoch: int, transaction_version: int = 2) -> tuple[Driver, ProducerIdentity]:
-    """A producer with that epoch, made by writing its record over."""
+    """Return a driver and a producer with that epoch, which is set by overwriting its record."""
     driver = Driver(transaction_version)
     producer = driver.begin_surely()
     value = driver.last_value()

@@ -1,4 +1,4 @@
-"""Markers, fail-over, time-outs and the expiry of ids."""
+"""Markers, failover, timeouts and the expiry of transactional ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator as handlers see it: real runtime, a log in memory, markers that are noted."""
+"""The transaction coordinator as handlers call it: real runtime, a log in memory, markers that are only recorded."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class World:
 
 
 def scenario(play: Callable[[World], Coroutine[None, None, None]]) -> Callable[[], None]:
-    """A test that is played in a loop of its own, with every partition elected."""
+    """Return a test that runs `play` in an event loop of its own, with every partition elected."""
 
     def test() -> None:
         async def run() -> None:

@@ -1,4 +1,4 @@
-"""EndTxn, in both forms: with an epoch for every transaction (version 2, KIP-890), and without."""
+"""EndTxn with an epoch for every transaction (transactions version 2, KIP-890) and without."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FENCED, INVALID = ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_TXN_STATE
 
 
 def driver_in(state: State, end_version: int = END_VERSION) -> tuple[Driver, ProducerIdentity]:
-    """A driver whose transaction is in that state, and what its producer has then."""
+    """Return a driver whose transaction is in that state, and the id and epoch of its producer."""
     driver = Driver()
     producer = driver.begin_surely()
     if state is State.EMPTY:

@@ -1,4 +1,4 @@
-"""The shell that has markers written: retries, deleted topics, fencing, and the end of a leadership."""
+"""The shell that sends transaction markers: retries, deleted topics, fencing, and the end of leadership."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WANTED = WriteMarkers("orders", ProducerIdentity(7, 3), True, (P0, P1), 2)
 
 
 class World:
-    """The leaders of partitions, the shard that hears of their markers, and the epoch of its leadership."""
+    """The leaders of partitions, the shard that is notified of their markers, and its coordinator epoch."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()

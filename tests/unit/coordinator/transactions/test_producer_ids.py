@@ -1,4 +1,4 @@
-"""Producer ids in blocks."""
+"""Allocation of producer ids in blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pessoa.wire.errors import ErrorCode, Refusal
 
 
 class Controller:
-    """Gives blocks of ten; with `waits` only when it is released."""
+    """A controller that allocates blocks of ten ids; with `waits` only when it is released."""
 
     def __init__(self) -> None:
         self.start = 100
@@ -36,7 +36,7 @@ class Controller:
 
 
 async def turn() -> None:
-    """Let everything run that can."""
+    """Run the event loop until no task is ready."""
     for _ in range(5):
         await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions, at one shard."""
+"""DescribeTransactions and ListTransactions of one shard."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.unit.coordinator.transactions.driver import START_MS, TIMEOUT_MS, Dri
 
 
 def three() -> Driver:
-    """`empty`, `open-1` since the start, and `open-2` for a second less."""
+    """Return a driver with the transactional ids `empty`, `open-1` (open from the start) and `open-2` (a second
+    later)."""
     driver = Driver()
     driver.begin_surely(name="empty")
     driver.add(driver.begin_surely(name="open-1"), ("b", 1), ("a", 2), ("a", 0), name="open-1")

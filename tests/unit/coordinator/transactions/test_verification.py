@@ -1,4 +1,4 @@
-"""What a leader asks before the first batch of a transaction, and what the producer hears."""
+"""Verification by the leader before the first batch of a transaction, and the error for the producer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 class Coordinator:
-    """Says of every partition the next of `codes`; the last of them again and again."""
+    """A transaction coordinator that answers each verification with the next of `codes`; the last one repeats."""
 
     def __init__(self, *codes: ErrorCode, error: ErrorCode = ErrorCode.NONE) -> None:
         self.codes = list(codes)

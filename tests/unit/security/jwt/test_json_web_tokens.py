@@ -1,4 +1,4 @@
-"""Tokens against key sets: every algorithm, every claim, and what an attacker would send."""
+"""Validation of tokens with key sets: every algorithm, every claim, and tokens of attackers."""
 
 from __future__ import annotations
 

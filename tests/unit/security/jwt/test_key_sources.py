@@ -1,4 +1,4 @@
-"""Keys that are kept fresh: files that change, URLs that are asked again, and how often a stranger can make us ask."""
+"""Refresh of key sets: files that change, URLs that are fetched again, and a limit for fetches caused by strangers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIRST, SECOND = Issuer(), Issuer(key_id="second", key=rsa_key("second"))
 
 
 def looped(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
-    """A test that is a coroutine, in an event loop of its own."""
+    """Return a test that runs a coroutine in an event loop of its own."""
 
     @wraps(test)
     def run(*arguments: P.args, **named: P.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""`--add-scram`: the users that a cluster begins with."""
+"""`--add-scram`: the users with which a cluster is formatted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of `sasl.jaas.config`."""
+"""Parsing of `sasl.jaas.config`."""
 
 from __future__ import annotations
 

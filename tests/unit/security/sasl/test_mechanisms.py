@@ -1,4 +1,4 @@
-"""The server's side of PLAIN and SCRAM: right and wrong credentials, attacks, garbage."""
+"""The server's side of PLAIN and SCRAM: valid and wrong credentials, attacks, malformed messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server's side of OAUTHBEARER: the message, the refusal in two steps, who it is, and garbage."""
+"""The server's side of OAUTHBEARER: the message, the refusal in two steps, the principal, and malformed messages."""
 
 from __future__ import annotations
 

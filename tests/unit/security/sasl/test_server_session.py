@@ -1,4 +1,4 @@
-"""A server's connection from its first request to the end of the SASL exchange, and to the next one."""
+"""The SASL state of a server's connection: from its first request to the end of the exchange, and reauthentication."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANA = b"\0ana\0secret"
 
 
 class Lasting(PlainExchange):
-    """PLAIN with a credential that ends."""
+    """PLAIN with a credential that expires."""
 
     def step(self, token: bytes, now_ms: int) -> bytes:
         answer = super().step(token, now_ms)

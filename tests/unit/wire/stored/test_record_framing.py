@@ -1,4 +1,4 @@
-"""How stored records say what they are: the metadata log's frame, and the coordinators' keys and values."""
+"""How stored records have their type and version: in the metadata log, and in keys and values of coordinators."""
 
 from __future__ import annotations
 
