@@ -20,7 +20,7 @@ import pytest
 
 from pessoa import __version__
 from pessoa.platform.ports import is_listened_on
-from tests.notes.terminal import Desk, Running, Shown, until
+from tests.notes.terminal import TIMEOUT_S, Desk, Running, Shown, until
 
 PORTS = (9092, 9093, 9094, 9095, 19092, 29092, 39092, 8081, 8082)
 # The services that the notes use, without Connect: it would need Spark, which has tests of its own.
@@ -136,11 +136,13 @@ def topics_producers_and_consumers_of_a_group(desk: Desk) -> None:
 
 def say_hello_until_heard(desk: Desk, producer: Running, consumer: Running) -> int:
     """Type lines until the consumer, which reads only lines typed after it joined, prints one; return their number."""
+    deadline = time.monotonic() + TIMEOUT_S
     for hellos in count(1):
         producer.type("oi")
         until(partial(everything_is_written, desk, hellos), "a hello is written")
         if consumer.lines:
             return hellos
+        assert time.monotonic() < deadline, f"the consumer printed none of {hellos} lines"
     raise AssertionError
 
 
