@@ -13,8 +13,7 @@ from pessoa.quorum.quorum_settings import LeaderAndEpoch
 from pessoa.quorum.state_file import CorruptQuorumState
 from pessoa.quorum.translation import Introduction, request_of
 from pessoa.quorum.uncommitted_appends import NotLeader, QuorumFailed
-from pessoa.raft.messages import Fetch
-from pessoa.raft.voters import ReplicaKey
+from pessoa.raft.messages import Fetch, ReplicaKey
 from pessoa.wire.api import vote
 from pessoa.wire.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse, PartitionData, TopicData
 from pessoa.wire.api.fetch import FetchResponse
