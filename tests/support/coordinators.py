@@ -10,12 +10,16 @@ from pessoa.base.clock import Clock
 from pessoa.base.entropy import SystemEntropy, new_uuid
 from pessoa.broker.api_table import row_of
 from pessoa.coordinator.coordinator_log import CoordinatorLog
-from pessoa.coordinator.group_coordinator import GroupCoordinator
+from pessoa.coordinator.group_coordinator import FeatureLevels, GroupConfigs, GroupCoordinator
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG
+from pessoa.coordinator.groups.streams.streams_group_config import DEFAULT_STREAMS_CONFIG
 from pessoa.coordinator.groups.streams.topology_configuration import InternalTopic
+from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS
 from pessoa.coordinator.shard import Image
 from pessoa.coordinator.share.state_messages import StateApi
 from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
+from pessoa.records.compression import Codec
 from pessoa.wire.errors import ErrorCode, Refusal
 from pessoa.wire.request_context import Answer, Caller
 from pessoa.wire.schema import Message
@@ -33,11 +37,15 @@ def group_coordinator(
 ) -> GroupCoordinator:
     """Return a group coordinator without share coordinators, leaders and controller: for tests of other groups."""
     return GroupCoordinator(
-        config,
+        GroupConfigs(config, DEFAULT_SHARE_CONFIG, DEFAULT_STREAMS_CONFIG),
         log,
         clock,
         image,
-        lambda: new_uuid(SystemEntropy()),
+        new_uuid=lambda: new_uuid(SystemEntropy()),
+        write_timeout_ms=WRITE_TIMEOUT_MS,
+        codec=Codec.NONE,
+        levels=FeatureLevels(groups=lambda: 1, share=lambda: 0, streams=lambda: 0),
+        may_describe=lambda _member, _topic: True,
         persister=NoPersister(),
         latest_offsets=no_latest_offsets,
         create_topics=create_nothing,

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pessoa.base.ids import Uuid
+    from pessoa.broker.config import BrokerConfig
     from pessoa.broker.internal_topic_log import InternalTopicLog
     from pessoa.broker.peers import Peers
     from pessoa.broker.services import BrokerServices
     from pessoa.broker.share.share_partitions import SharePartitions
     from pessoa.broker.share.share_state_pruner import ShareStatePruner
     from pessoa.broker.share.state_persister import StatePersister
-    from pessoa.coordinator.group_coordinator import GroupCoordinator
+    from pessoa.coordinator.group_coordinator import GroupConfigs, GroupCoordinator
     from pessoa.coordinator.share.share_coordinator import ShareCoordinator
     from pessoa.coordinator.transactions.transaction_config import TransactionConfig
     from pessoa.coordinator.transactions.transaction_coordinator import TransactionCoordinator
@@ -123,28 +124,27 @@ class BrokerCoordinators:
     # Building.
 
     def _build_groups(self) -> GroupCoordinator:
-        from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
         from pessoa.broker.share.latest_offsets import latest_offsets
         from pessoa.broker.topic_requests import create_streams_topics
-        from pessoa.coordinator.group_coordinator import GroupCoordinator
+        from pessoa.coordinator.group_coordinator import FeatureLevels, GroupCoordinator
         from pessoa.metadata.supported_features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION
         from pessoa.records.compression import Codec
 
         broker, config = self._broker, self._broker.config
         return GroupCoordinator(
-            group_config(config),
+            _group_configs(config),
             self._log_of(GROUP_TOPIC),
             broker.clock,
             broker.image,
-            self._new_uuid,
-            config.offsets_commit_timeout_ms,
-            Codec(config.offsets_topic_compression_codec),
-            lambda: broker.image.features.level(GROUP_VERSION),
-            lambda member, topic: may(broker, member, DESCRIBE, TOPIC, topic, quietly=True),
-            share_group_config(config),
-            lambda: broker.image.features.level(SHARE_VERSION),
-            streams_group_config(config),
-            lambda: broker.image.features.level(STREAMS_VERSION),
+            new_uuid=self._new_uuid,
+            write_timeout_ms=config.offsets_commit_timeout_ms,
+            codec=Codec(config.offsets_topic_compression_codec),
+            levels=FeatureLevels(
+                groups=lambda: broker.image.features.level(GROUP_VERSION),
+                share=lambda: broker.image.features.level(SHARE_VERSION),
+                streams=lambda: broker.image.features.level(STREAMS_VERSION),
+            ),
+            may_describe=lambda member, topic: may(broker, member, DESCRIBE, TOPIC, topic, quietly=True),
             persister=self.persister,
             latest_offsets=lambda partitions: latest_offsets(broker, self._peers, partitions),
             create_topics=lambda topics, member: create_streams_topics(broker, topics, member),
@@ -236,10 +236,7 @@ class BrokerCoordinators:
     def reconfigure(self) -> None:
         """Give the changed configuration of the broker to the coordinators."""
         if self._groups is not None:
-            from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
-
-            config = self._broker.config
-            self._groups.configure(group_config(config), share_group_config(config), streams_group_config(config))
+            self._groups.configure(_group_configs(self._broker.config))
 
     def note_connection_closed(self, connection_id: int) -> None:
         if self._share_partitions is not None:
@@ -309,6 +306,13 @@ class BrokerCoordinators:
         except ChannelFailed:
             return _error_response(ErrorCode.NETWORK_EXCEPTION)
         return cast("AddPartitionsToTxnResponse", answer)
+
+
+def _group_configs(config: BrokerConfig) -> GroupConfigs:
+    from pessoa.broker.group_settings import group_config, share_group_config, streams_group_config
+    from pessoa.coordinator.group_coordinator import GroupConfigs
+
+    return GroupConfigs(group_config(config), share_group_config(config), streams_group_config(config))
 
 
 def _error_response(code: ErrorCode) -> AddPartitionsToTxnResponse:

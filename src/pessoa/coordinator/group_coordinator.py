@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Set as AbstractSet
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pessoa.base.clock import Clock
 from pessoa.base.ids import Uuid
@@ -28,10 +28,10 @@ from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
 from pessoa.coordinator.groups.group_descriptions import consumer_group_error
 from pessoa.coordinator.groups.group_registry import MayDescribe
 from pessoa.coordinator.groups.group_shard import GroupShard
-from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG, ShareGroupConfig
-from pessoa.coordinator.groups.streams.streams_group_config import DEFAULT_STREAMS_CONFIG, StreamsGroupConfig
+from pessoa.coordinator.groups.share.share_group_config import ShareGroupConfig
+from pessoa.coordinator.groups.streams.streams_group_config import StreamsGroupConfig
 from pessoa.coordinator.offset_requests import OffsetService
-from pessoa.coordinator.runtime import WRITE_TIMEOUT_MS, CoordinatorRuntime, LedPartition
+from pessoa.coordinator.runtime import CoordinatorRuntime, LedPartition
 from pessoa.coordinator.shard import Delta, Image
 from pessoa.coordinator.shard_answers import all_of, ask, then
 from pessoa.coordinator.share_group_requests import LatestOffsets, ShareGroupService, SharePersister
@@ -69,48 +69,56 @@ _VERSION_WITH_STREAMS_GROUPS = 1
 Described = TypeVar("Described", DescribedGroup, DescribedConsumerGroup)
 
 
+class GroupConfigs(NamedTuple):
+    """The settings of all groups, of share groups and of streams groups."""
+
+    groups: GroupCoordinatorConfig
+    share: ShareGroupConfig
+    streams: StreamsGroupConfig
+
+
+class FeatureLevels(NamedTuple):
+    """Functions that return the levels of group.version, share.version and streams.version."""
+
+    groups: Callable[[], int]
+    share: Callable[[], int]
+    streams: Callable[[], int]
+
+
 class GroupCoordinator:
     def __init__(
         self,
-        config: GroupCoordinatorConfig,
+        configs: GroupConfigs,
         log: CoordinatorLog,
         clock: Clock,
         image: Image,
-        new_uuid: Callable[[], Uuid],
-        write_timeout_ms: int = WRITE_TIMEOUT_MS,
-        codec: Codec = Codec.NONE,
-        group_version: Callable[[], int] = lambda: _VERSION_WITH_CONSUMER_GROUPS,
-        may_describe: MayDescribe = lambda _member, _topic: True,
-        share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
-        share_version: Callable[[], int] = lambda: 0,
-        streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
-        streams_version: Callable[[], int] = lambda: 0,
         *,
+        new_uuid: Callable[[], Uuid],
+        write_timeout_ms: int,
+        codec: Codec,
+        levels: FeatureLevels,
+        may_describe: MayDescribe,
         persister: SharePersister,
         latest_offsets: LatestOffsets,
         create_topics: CreateTopics,
     ) -> None:
-        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec, `group_version`,
-        `share_version` and `streams_version` the levels of those features. `may_describe` says whether a member may
-        know of a topic. `persister` asks the share coordinators, `latest_offsets` the leaders of partitions, and
-        `create_topics` the controller."""
-        self._group_version = group_version
-        self._config = config
-        self._share_config = share_config
-        self._streams_config = streams_config
-        self._streams_version = streams_version
+        """`write_timeout_ms` is offsets.commit.timeout.ms, `codec` offsets.topic.compression.codec. `may_describe` says
+        whether a member may know of a topic. `persister` asks the share coordinators, `latest_offsets` the leaders of
+        partitions, and `create_topics` the controller."""
+        self._configs = configs
+        self._levels = levels
         self._image = image
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             GROUP_LOG,
             log,
             lambda _: GroupShard(
-                self._config,
+                self._configs.groups,
                 self._image,
                 new_uuid,
                 may_describe,
-                self._share_config,
+                self._configs.share,
                 self.share.initialize,
-                self._streams_config,
+                self._configs.streams,
                 self.streams.create_topics,
             ),
             clock,
@@ -121,13 +129,13 @@ class GroupCoordinator:
         # OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit.
         self.offsets = OffsetService(self.runtime, lambda: self._image)
         # What is asked about share groups alone.
-        self.share = ShareGroupService(self.runtime, lambda: self._image, persister, latest_offsets, share_version)
+        self.share = ShareGroupService(self.runtime, lambda: self._image, persister, latest_offsets, levels.share)
         # What is asked about streams groups alone.
         self.streams = StreamsGroupService(
             self.runtime,
             clock,
             lambda: self.serves_streams_groups,
-            lambda: self._streams_config.group_streams_heartbeat_interval_ms,
+            lambda: self._configs.streams.group_streams_heartbeat_interval_ms,
             create_topics,
         )
 
@@ -150,18 +158,13 @@ class GroupCoordinator:
         self._image = image
         self.runtime.publish(image, delta)
 
-    def configure(
-        self,
-        config: GroupCoordinatorConfig,
-        share_config: ShareGroupConfig = DEFAULT_SHARE_CONFIG,
-        streams_config: StreamsGroupConfig = DEFAULT_STREAMS_CONFIG,
-    ) -> None:
+    def configure(self, configs: GroupConfigs) -> None:
         """Take over settings that were changed dynamically, for all groups."""
-        self._config, self._share_config, self._streams_config = config, share_config, streams_config
+        self._configs = configs
         for led in self.runtime.led_partitions():
-            led.shard.registry.config = config
-            led.shard.share.config = share_config
-            led.shard.streams.config = streams_config
+            led.shard.registry.config = configs.groups
+            led.shard.share.config = configs.share
+            led.shard.streams.config = configs.streams
 
     def complete_transaction(
         self, partition: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, committed: bool
@@ -177,7 +180,7 @@ class GroupCoordinator:
     # ── requests ──
 
     def join(self, request: JoinGroupRequest, context: Caller) -> Answer[JoinGroupResponse]:
-        config = self._config
+        config = self._configs.groups
         shortest_ms, longest_ms = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not request.group_id:
             return _fit_join(join_response(request.member_id, ErrorCode.INVALID_GROUP_ID), context)
@@ -261,7 +264,7 @@ class GroupCoordinator:
         problem = _consumer_heartbeat_problem(request, context.version)
         if problem is not None:
             return failed(ErrorCode.INVALID_REQUEST, problem)
-        assignors = self._config.group_consumer_assignors
+        assignors = self._configs.groups.group_consumer_assignors
         if request.server_assignor is not None and request.server_assignor not in assignors:
             known = ", ".join(assignors)
             return failed(
@@ -400,13 +403,13 @@ class GroupCoordinator:
 
     @property
     def serves_consumer_groups(self) -> bool:
-        is_switched_on = "consumer" in self._config.group_coordinator_rebalance_protocols
-        return is_switched_on and self._group_version() >= _VERSION_WITH_CONSUMER_GROUPS
+        is_switched_on = "consumer" in self._configs.groups.group_coordinator_rebalance_protocols
+        return is_switched_on and self._levels.groups() >= _VERSION_WITH_CONSUMER_GROUPS
 
     @property
     def serves_streams_groups(self) -> bool:
-        is_switched_on = "streams" in self._config.group_coordinator_rebalance_protocols
-        return is_switched_on and self._streams_version() >= _VERSION_WITH_STREAMS_GROUPS
+        is_switched_on = "streams" in self._configs.groups.group_coordinator_rebalance_protocols
+        return is_switched_on and self._levels.streams() >= _VERSION_WITH_STREAMS_GROUPS
 
     def _led_in_order(self) -> list[LedPartition[GroupShard]]:
         by_partition = {led.partition: led for led in self.runtime.led_partitions()}

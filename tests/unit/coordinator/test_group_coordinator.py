@@ -10,7 +10,10 @@ import pytest
 
 from pessoa.base.clock import ManualClock
 from pessoa.base.ids import ZERO_UUID
+from pessoa.coordinator.group_coordinator import GroupConfigs
 from pessoa.coordinator.groups.group_config import GroupCoordinatorConfig
+from pessoa.coordinator.groups.share.share_group_config import DEFAULT_SHARE_CONFIG
+from pessoa.coordinator.groups.streams.streams_group_config import DEFAULT_STREAMS_CONFIG
 from pessoa.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from pessoa.wire.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -575,6 +578,12 @@ async def test_groups_of_several_partitions_are_deleted_and_a_repeated_group_onc
 @looped
 async def test_changed_settings_apply_to_existing_groups(fixture: Fixture) -> None:
     await two_groups(fixture)
-    fixture.groups.configure(GroupCoordinatorConfig(group_consumer_heartbeat_interval_ms=9_000))
+    fixture.groups.configure(
+        GroupConfigs(
+            GroupCoordinatorConfig(group_consumer_heartbeat_interval_ms=9_000),
+            DEFAULT_SHARE_CONFIG,
+            DEFAULT_STREAMS_CONFIG,
+        )
+    )
     beat = ConsumerGroupHeartbeatRequest(group_id="c", member_id="m", member_epoch=2)
     assert fixture.ask(ConsumerGroupHeartbeatResponse, beat, 1).heartbeat_interval_ms == 9_000
