@@ -16,7 +16,7 @@ from pessoa.ksql.analysis.expression_typing import type_expression
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import compile_expression
 from pessoa.ksql.ksql_errors import KsqlError
-from pessoa.ksql.operators.query_settings import StillSurroundings
+from pessoa.ksql.operators.query_settings import FixedEvaluationContext
 from pessoa.ksql.spark.spark_expressions import SESSION_SETTINGS, SPARK_TYPES, NotNative, translate
 from pessoa.ksql.types.sql_types import EvaluationFailure, SqlType, Value
 from tests.support.ksql_texts import parse_expression_text, parse_type_text
@@ -190,7 +190,7 @@ def rows() -> list[dict[str, Value]]:
 
 def evaluated(typed: Typed, row: dict[str, Value]) -> Value:
     try:
-        return compile_expression(typed, StillSurroundings())(row)
+        return compile_expression(typed, FixedEvaluationContext())(row)
     except EvaluationFailure:
         return None
 

@@ -20,7 +20,7 @@ def parse_expression_text(text: str) -> Expression:
 
 
 def parse_type_text(text: str) -> SqlType:
-    """Return the type that is the whole text."""
+    """Parse a text that consists of one ksql type, and return the type."""
     cursor = TokenCursor(Lexer(text).tokens(), text)
     found = parse_type(cursor)
     _expect_end(cursor)

@@ -15,8 +15,8 @@ from tests.support.ksql_texts import parse_expression_text, parse_type_text
 NOW_MS = 1_794_911_400_000
 
 
-class SeededSurroundings:
-    """Surroundings with a seeded random generator and a fixed time."""
+class SeededEvaluationContext:
+    """EvaluationContext with a seeded random generator and a fixed time."""
 
     def __init__(self) -> None:
         self.now_ms = NOW_MS
@@ -32,4 +32,4 @@ def typed(text: str, columns: Mapping[str, str] | None = None) -> Typed:
 
 
 def evaluate(text: str, columns: Mapping[str, str] | None = None, row: Mapping[str, Value] | None = None) -> Value:
-    return compile_expression(typed(text, columns), SeededSurroundings())(row or {})
+    return compile_expression(typed(text, columns), SeededEvaluationContext())(row or {})

@@ -9,7 +9,7 @@ from pessoa.ksql.analysis.source_catalogue import Catalogue
 from pessoa.ksql.evaluate.expression_functions import compile_expression
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.syntax.parser import parse_statement, parse_statements
-from tests.unit.ksql.ksql_evaluation import SeededSurroundings
+from tests.unit.ksql.ksql_evaluation import SeededEvaluationContext
 
 SETUP = """
 CREATE TYPE address AS STRUCT<city STRING, zip INT>;
@@ -265,7 +265,7 @@ def test_insert_values_casts_each_value_to_its_column() -> None:
         "'2026-11-17T10:00', STRUCT(city := 'Rio', zip := 3), ARRAY['x']);"
     ).insert
     assert found is not None
-    around = SeededSurroundings()
+    around = SeededEvaluationContext()
     values = {name: compile_expression(typed, around)({}) for name, typed in found.columns}
     assert str(values.pop("PRICE")) == "12.00"
     assert values == {

@@ -13,7 +13,7 @@ from pessoa.ksql.evaluate.row_functions import condition, group_key, or_null
 from pessoa.ksql.functions.function_table import Resolved
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.types.sql_types import EvaluationFailure, Value
-from tests.unit.ksql.ksql_evaluation import SeededSurroundings, evaluate, typed
+from tests.unit.ksql.ksql_evaluation import SeededEvaluationContext, evaluate, typed
 
 COLUMNS = {
     "A": "INT", "B": "INT", "N": "INT", "S": "STRING", "T": "BOOLEAN", "F": "BOOLEAN", "X": "DOUBLE",
@@ -187,7 +187,7 @@ def test_an_exception_in_a_function_fails_the_row() -> None:
 
     mended = replace(call, call=replace(call.call, variant=replace(call.call.variant, compute=broken)))
     with pytest.raises(EvaluationFailure, match="UCASE failed: KeyError"):
-        compile_expression(mended, SeededSurroundings())(ROW)
+        compile_expression(mended, SeededEvaluationContext())(ROW)
 
 
 def test_a_decimal_result_that_does_not_fit_its_type_is_a_failure() -> None:
@@ -197,7 +197,7 @@ def test_a_decimal_result_that_does_not_fit_its_type_is_a_failure() -> None:
 
 def test_evaluation_failures_become_null_false_or_no_row_depending_on_the_clause() -> None:
     logged: list[str] = []
-    around = SeededSurroundings()
+    around = SeededEvaluationContext()
     broken = compile_expression(typed("a / 0", COLUMNS), around)
     null = compile_expression(typed("n", COLUMNS), around)
     good = compile_expression(typed("a", COLUMNS), around)

@@ -36,7 +36,7 @@ from pessoa.ksql.types.sql_types import (
     Struct,
     Value,
 )
-from tests.unit.ksql.ksql_evaluation import SeededSurroundings
+from tests.unit.ksql.ksql_evaluation import SeededEvaluationContext
 
 DECIMAL = Decimal(6, 2)
 POOLS: dict[SqlType, list[Value]] = {
@@ -123,7 +123,7 @@ def conforms(value: Value, kind: SqlType) -> bool:
 @pytest.mark.parametrize("row", scalar_functions().values(), ids=lambda row: row.name)
 def test_a_function_returns_a_value_of_its_type_or_raises_evaluation_failure(row: Function) -> None:
     random = Random(row.name)
-    around = SeededSurroundings()
+    around = SeededEvaluationContext()
     evaluated = 0
     for variant in row.variants:
         wanted = list(variant.signature.parameters)

@@ -6,7 +6,7 @@ import pytest
 
 from pessoa.ksql.analysis.analyser import analyse
 from pessoa.ksql.analysis.logical_plan import FilterStep, ProjectStep
-from pessoa.ksql.operators.query_settings import StillSurroundings
+from pessoa.ksql.operators.query_settings import FixedEvaluationContext
 from pessoa.ksql.server.commands import Command
 from pessoa.ksql.server.key_lookups import Lookup, plan_lookup
 from pessoa.ksql.server.ksql_state import KsqlState, apply_command
@@ -24,7 +24,7 @@ def lookup(where: str) -> Lookup:
     assert plan is not None
     assert isinstance(plan.root, ProjectStep)
     assert isinstance(plan.root.below, FilterStep)
-    return plan_lookup(plan.root.below.condition, STATE.catalogue.sources["T"], StillSurroundings())
+    return plan_lookup(plan.root.below.condition, STATE.catalogue.sources["T"], FixedEvaluationContext())
 
 
 @pytest.mark.parametrize(

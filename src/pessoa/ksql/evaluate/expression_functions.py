@@ -14,7 +14,7 @@ from typing import TypeAlias, cast
 
 from pessoa.ksql.analysis.expression_scopes import parameter_column
 from pessoa.ksql.analysis.typed_expressions import Typed
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.functions.function_table import Resolved
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.types.explicit_casts import caster
@@ -25,7 +25,7 @@ Row: TypeAlias = Mapping[str, Value]
 RowFunction: TypeAlias = Callable[[Row], Value]
 
 
-def compile_expression(typed: Typed, around: Surroundings) -> RowFunction:
+def compile_expression(typed: Typed, around: EvaluationContext) -> RowFunction:
     """Return the function that computes the expression for a row. It raises EvaluationFailure."""
     node = typed.node
     match node:
@@ -64,11 +64,11 @@ def compile_expression(typed: Typed, around: Surroundings) -> RowFunction:
     return compile_predicate(typed, around)
 
 
-def _compile_children(typed: Typed, around: Surroundings) -> list[RowFunction]:
+def _compile_children(typed: Typed, around: EvaluationContext) -> list[RowFunction]:
     return [compile_expression(child, around) for child in typed.children]
 
 
-def _arithmetic(operator: str, typed: Typed, around: Surroundings) -> RowFunction:
+def _arithmetic(operator: str, typed: Typed, around: EvaluationContext) -> RowFunction:
     left, right = _compile_children(typed, around)
     if operator == "||":
         return _concat(left, right, typed.type == BYTES)
@@ -96,7 +96,7 @@ def _concat(left: RowFunction, right: RowFunction, binary: bool) -> RowFunction:
     return lambda row: "".join(cast("str", part) for part in (left(row), right(row)) if part is not None)
 
 
-def _negate(typed: Typed, around: Surroundings) -> RowFunction:
+def _negate(typed: Typed, around: EvaluationContext) -> RowFunction:
     (operand,) = _compile_children(typed, around)
     wrap = wrap_integer if typed.type == INTEGER else wrap_bigint if typed.type == BIGINT else None
 
@@ -109,7 +109,7 @@ def _negate(typed: Typed, around: Surroundings) -> RowFunction:
     return negated
 
 
-def _cast(typed: Typed, around: Surroundings) -> RowFunction:
+def _cast(typed: Typed, around: EvaluationContext) -> RowFunction:
     operand = _compile_leniently(typed.children[0], around)
     change = caster(typed.children[0].type, typed.type)
     assert change is not None
@@ -124,7 +124,7 @@ def _dereference(name: str, base: RowFunction) -> RowFunction:
     return field
 
 
-def _subscript(typed: Typed, around: Surroundings) -> RowFunction:
+def _subscript(typed: Typed, around: EvaluationContext) -> RowFunction:
     base, index = _compile_children(typed, around)
 
     def element(row: Row) -> Value:
@@ -139,14 +139,14 @@ def _subscript(typed: Typed, around: Surroundings) -> RowFunction:
     return element
 
 
-def _call(typed: Typed, around: Surroundings) -> RowFunction:
+def _call(typed: Typed, around: EvaluationContext) -> RowFunction:
     resolved = typed.call
     assert isinstance(resolved, Resolved), f"{typed.node} is an aggregate"
     variant = resolved.variant
     arguments = [_argument(child, around) for child in typed.children]
     compute, sees_null, result = variant.compute, variant.sees_null, resolved.result
     name = typed.node.name if isinstance(typed.node, nodes.Call) else ""
-    before: tuple[object, ...] = (around,) if variant.surrounded else ()
+    before: tuple[object, ...] = (around,) if variant.takes_context else ()
     if variant.typed:
         before = (*before, tuple(child.type for child in typed.children))
 
@@ -165,7 +165,7 @@ def _call(typed: Typed, around: Surroundings) -> RowFunction:
     return called
 
 
-def _argument(typed: Typed, around: Surroundings) -> Callable[[Row], object]:
+def _argument(typed: Typed, around: EvaluationContext) -> Callable[[Row], object]:
     """Return the function that computes an argument of a call; for a lambda, one that returns a function. A call
     that fails gives null."""
     if isinstance(typed.node, nodes.LambdaFunction):
@@ -173,7 +173,7 @@ def _argument(typed: Typed, around: Surroundings) -> Callable[[Row], object]:
     return _compile_leniently(typed, around)
 
 
-def _compile_leniently(typed: Typed, around: Surroundings) -> RowFunction:
+def _compile_leniently(typed: Typed, around: EvaluationContext) -> RowFunction:
     """Return the function that computes an operand of a call or a cast: a call or a field that fails gives null."""
     compute = compile_expression(typed, around)
     if not isinstance(typed.node, (nodes.Call, nodes.Dereference, nodes.Subscript)):
@@ -197,7 +197,7 @@ def _lambda(node: nodes.LambdaFunction, body: RowFunction) -> Callable[[Row], ob
     return bound
 
 
-def _case(typed: Typed, around: Surroundings) -> RowFunction:
+def _case(typed: Typed, around: EvaluationContext) -> RowFunction:
     parts = _compile_children(typed, around)
     branches = list(zip(parts[:-1:2], parts[1:-1:2], strict=True))
     otherwise = parts[-1]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import Row, RowFunction, compile_expression
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 from pessoa.ksql.types.value_order import is_greater, is_less
@@ -33,7 +33,7 @@ _ORDERS: dict[str, Callable[[Value, Value], bool]] = {
 }
 
 
-def compile_predicate(typed: Typed, around: Surroundings) -> RowFunction:
+def compile_predicate(typed: Typed, around: EvaluationContext) -> RowFunction:
     """Return the function that decides the condition for a row."""
     parts = [compile_expression(child, around) for child in typed.children]
     match typed.node:

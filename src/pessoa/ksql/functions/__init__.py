@@ -4,5 +4,5 @@ A row (`function_rows.py`) says everything about a function: name, category, doc
 each a signature (`signatures.py`) and what computes it. `function_table.py` collects the rows and finds the variant for
 a call. Aggregates are in `aggregates.py`, functions that give several rows in `table_functions.py`.
 
-Times, chance and the like come from the `Surroundings` of an evaluation: the functions themselves are pure.
+Times, chance and the like come from the `EvaluationContext` of an evaluation: the functions themselves are pure.
 """

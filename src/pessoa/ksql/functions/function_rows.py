@@ -10,10 +10,11 @@ from pessoa.ksql.functions.signatures import Signature, parse_signature
 from pessoa.ksql.types.sql_types import SqlType
 
 
-class Surroundings(Protocol):
+class EvaluationContext(Protocol):
     """The clock and the random numbers that an evaluation uses."""
 
-    now_ms: int
+    @property
+    def now_ms(self) -> int: ...
 
     def octets(self, count: int) -> bytes:
         """Return `count` random bytes."""
@@ -27,11 +28,12 @@ Returns: TypeAlias = Callable[[tuple[SqlType, ...]], SqlType]
 @dataclass(frozen=True)
 class Variant:
     signature: Signature
-    # Takes the arguments; with `surrounded`, the Surroundings before them; with `typed`, their types before those.
+    # Takes the arguments; with `takes_context`, the EvaluationContext before them; with `typed`, their types before
+    # those.
     compute: Compute
     # False: a null among the arguments gives null, and the function is not called.
     sees_null: bool = False
-    surrounded: bool = False
+    takes_context: bool = False
     typed: bool = False
     # The result's type, where the signature cannot express it: decimals.
     returns: Returns | None = None
@@ -54,11 +56,11 @@ def variant(
     compute: Compute,
     *,
     sees_null: bool = False,
-    surrounded: bool = False,
+    takes_context: bool = False,
     typed: bool = False,
     returns: Returns | None = None,
 ) -> Variant:
-    return Variant(parse_signature(signature), compute, sees_null, surrounded, typed, returns)
+    return Variant(parse_signature(signature), compute, sees_null, takes_context, typed, returns)
 
 
 def function(name: str, category: str, doc: str, examples: list[str], *variants: Variant) -> Function:

@@ -6,7 +6,7 @@ import decimal
 import math
 from collections.abc import Callable
 
-from pessoa.ksql.functions.function_rows import Function, Surroundings, Variant, function, variant
+from pessoa.ksql.functions.function_rows import EvaluationContext, Function, Variant, function, variant
 from pessoa.ksql.types.number_arithmetic import wrap_bigint, wrap_integer
 from pessoa.ksql.types.sql_types import Decimal, EvaluationFailure, SqlType, Value
 
@@ -17,7 +17,7 @@ _LONGEST_SERIES = 1_000_000
 _ROOM = decimal.Context(prec=1_000)
 
 
-def _not_a_number(compute: Callable[..., float]) -> Callable[..., float]:
+def _with_nan_outside_domain(compute: Callable[..., float]) -> Callable[..., float]:
     """Return the function with Java's results: NaN outside of its domain, infinity if it overflows."""
 
     def compute_or_nan(*values: float) -> float:
@@ -58,7 +58,7 @@ def _cot(value: float) -> float:
 
 
 def _double(name: str, doc: str, example: str, compute: Callable[..., float]) -> Function:
-    return function(name, _CATEGORY, doc, [example], variant("(DOUBLE) DOUBLE", _not_a_number(compute)))
+    return function(name, _CATEGORY, doc, [example], variant("(DOUBLE) DOUBLE", _with_nan_outside_domain(compute)))
 
 
 def _type_of_argument(types: tuple[SqlType, ...]) -> SqlType:
@@ -170,7 +170,7 @@ def geo_distance(lat1: float, lon1: float, lat2: float, lon2: float, unit: str =
     return 2 * (_EARTH_MILES if word.startswith("MI") else _EARTH_KM) * math.asin(min(1.0, math.sqrt(half)))
 
 
-def _random(around: Surroundings) -> float:
+def _random(around: EvaluationContext) -> float:
     return (int.from_bytes(around.octets(8), "big") >> 11) / 2**53
 
 
@@ -236,15 +236,15 @@ ROWS: list[Function] = [
         _CATEGORY,
         "The natural logarithm, or the one to a base.",
         ["LOG(1) = 0e0", "LOG(2, 8) = 3e0"],
-        variant("(DOUBLE) DOUBLE", _not_a_number(_ln)),
-        variant("(DOUBLE, DOUBLE) DOUBLE", _not_a_number(_log)),
+        variant("(DOUBLE) DOUBLE", _with_nan_outside_domain(_ln)),
+        variant("(DOUBLE, DOUBLE) DOUBLE", _with_nan_outside_domain(_log)),
     ),
     function(
         "POWER",
         _CATEGORY,
         "The base to the power of the exponent.",
         ["POWER(2, 10) = 1024e0"],
-        variant("(DOUBLE, DOUBLE) DOUBLE", _not_a_number(_power)),
+        variant("(DOUBLE, DOUBLE) DOUBLE", _with_nan_outside_domain(_power)),
     ),
     function("PI", _CATEGORY, "The number pi.", ["ROUND(PI(), 2) = 3.14e0"], variant("() DOUBLE", lambda: math.pi)),
     function(
@@ -252,7 +252,7 @@ ROWS: list[Function] = [
         _CATEGORY,
         "A random number from 0 up to 1.",
         ["RANDOM() < 1"],
-        variant("() DOUBLE", _random, surrounded=True),
+        variant("() DOUBLE", _random, takes_context=True),
     ),
     function(
         "ROUND",

@@ -10,7 +10,7 @@ from binascii import Error as BadBase64
 from collections.abc import Callable
 from typing import TypeVar
 
-from pessoa.ksql.functions.function_rows import Function, Surroundings, function, variant
+from pessoa.ksql.functions.function_rows import EvaluationContext, Function, function, variant
 from pessoa.ksql.types.sql_types import EvaluationFailure
 
 _CATEGORY = "STRING"
@@ -163,7 +163,7 @@ def _md5(text: str) -> str:
     return hashlib.md5(text.encode(errors="replace"), usedforsecurity=False).hexdigest()
 
 
-def _uuid(around: Surroundings) -> str:
+def _uuid(around: EvaluationContext) -> str:
     return str(uuid.UUID(bytes=around.octets(16), version=4))
 
 
@@ -332,7 +332,7 @@ ROWS: list[Function] = [
             "LEN(UUID()) = 36",
             "UUID(TO_BYTES('00112233445566778899aabbccddeeff', 'hex')) = '00112233-4455-6677-8899-aabbccddeeff'",
         ],
-        variant("() STRING", _uuid, surrounded=True),
+        variant("() STRING", _uuid, takes_context=True),
         variant("(BYTES) STRING", _uuid_of),
     ),
     function(

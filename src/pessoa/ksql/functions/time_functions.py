@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from pessoa.ksql.functions.function_rows import Function, Surroundings, function, variant
+from pessoa.ksql.functions.function_rows import EvaluationContext, Function, function, variant
 from pessoa.ksql.functions.java_time_patterns import time_pattern, zone_of
 from pessoa.ksql.syntax.sql_tokens import UNIT_MS
 from pessoa.ksql.types.sql_types import EvaluationFailure
@@ -75,11 +75,11 @@ def _add_time(sign: int, unit: str, count: int, ms: int) -> int:
     return (ms + sign * count * UNIT_MS[unit]) % DAY_MS
 
 
-def _now(around: Surroundings) -> int:
+def _now(around: EvaluationContext) -> int:
     return around.now_ms
 
 
-def _today(around: Surroundings) -> int:
+def _today(around: EvaluationContext) -> int:
     return around.now_ms // DAY_MS
 
 
@@ -207,7 +207,7 @@ ROWS: list[Function] = [
         _CATEGORY,
         "Milliseconds since 1970, of now or of a timestamp.",
         ["UNIX_TIMESTAMP(TIMESTAMP '1970-01-01T00:00:01') = 1000", "UNIX_TIMESTAMP() > 0"],
-        variant("() BIGINT", _now, surrounded=True),
+        variant("() BIGINT", _now, takes_context=True),
         variant("(TIMESTAMP) BIGINT", lambda ms: ms),
     ),
     function(
@@ -215,7 +215,7 @@ ROWS: list[Function] = [
         _CATEGORY,
         "Days since 1970, of today or of a date.",
         ["UNIX_DATE(DATE '1970-01-02') = 1", "UNIX_DATE() > 0"],
-        variant("() INTEGER", _today, surrounded=True),
+        variant("() INTEGER", _today, takes_context=True),
         variant("(DATE) INTEGER", lambda days: days),
     ),
     function(

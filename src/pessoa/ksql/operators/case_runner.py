@@ -22,7 +22,7 @@ from pessoa.ksql.operators.format_codecs import Side
 from pessoa.ksql.operators.in_process import InProcessQuery
 from pessoa.ksql.operators.inserted_rows import inserted_record
 from pessoa.ksql.operators.key_partitioner import partition_of
-from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, QuerySettings, StillSurroundings
+from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, FixedEvaluationContext, QuerySettings
 from pessoa.ksql.operators.records import KafkaRecord, OutputRecord, ProcessingFailure, QueryFailure
 from pessoa.ksql.operators.result_rows import ResultRow
 from pessoa.ksql.operators.schema_source import MemorySchemas, SchemaSource
@@ -93,7 +93,7 @@ class OpenCase:
 def open_case(case: Case) -> OpenCase:
     """Analyse the statements of a case. Raises KsqlError as a server would."""
     failures: list[ProcessingFailure] = []
-    settings = QuerySettings(StillSurroundings(), failures.append, dict(case.settings))
+    settings = QuerySettings(FixedEvaluationContext(), failures.append, dict(case.settings))
     opened = OpenCase(case, Catalogue(), settings, MemorySchemas(), failures=failures)
     for schema in case.schemas:
         opened.schemas.register(schema.subject, schema.type, schema.text)

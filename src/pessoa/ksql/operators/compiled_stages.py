@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pessoa.ksql.operators.flow_events import Emit, Event, EventPacker, FlowShape, Place, TaskContext
 from pessoa.ksql.operators.records import KafkaRecord, OutputRecord
 from pessoa.ksql.operators.result_rows import Projection, ResultRow, ResultWriter
-from pessoa.ksql.operators.row_operators import Link
+from pessoa.ksql.operators.row_operators import Operator
 from pessoa.ksql.operators.stage_nodes import StageNode
 from pessoa.ksql.operators.state_store import MemoryState, StateStore
 from pessoa.ksql.operators.task_rows import TaskRow
@@ -24,7 +24,7 @@ class InputProgram:
     stage_input: StageInput
     read: Callable[[KafkaRecord], Event | None]
     shape: FlowShape
-    links: list[Link] = field(default_factory=list)
+    operators: list[Operator] = field(default_factory=list)
     # None: rows stay in the task of their partition.
     partition_key: PartitionKey | None = None
 
@@ -55,8 +55,8 @@ class _PreparedInput:
         self._out: list[Event] = []
         context = TaskContext(MemoryState(), place)
         emit: Emit = self._out.append
-        for link in reversed(program.links):
-            emit = link(context, emit)
+        for operator in reversed(program.operators):
+            emit = operator(context, emit)
         self._emit = emit
 
     def events(self, record: KafkaRecord) -> list[Event]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from pessoa.ksql.operators.flow_events import Emit, Event, FlowShape, StateKeys, TaskContext
-from pessoa.ksql.operators.row_operators import Link, merged
+from pessoa.ksql.operators.row_operators import Operator, merged
 from pessoa.ksql.operators.row_packing import Keys, Row, RowShape, pack, pack_any, plain, unpack
 from pessoa.ksql.operators.table_joins import KeyOf
 from pessoa.ksql.operators.table_state import TableRows
@@ -29,7 +29,7 @@ ORDER_COLUMNS: tuple[tuple[str, SqlType], ...] = ((ORDER, STRING), (VERSION, BIG
 RESULT_COLUMNS: tuple[tuple[str, SqlType], ...] = ((VERSION, BIGINT), (IS_GONE, BIGINT))
 
 
-def order_link(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> Link:
+def order_operator(name: str, left: FlowShape, key_of: KeyOf, keeps_left: bool) -> Operator:
     """Return the operator of stage A: changes of left rows become orders to foreign keys."""
     keys = StateKeys(left.key_types)
 
@@ -179,7 +179,7 @@ class ForeignKeyRows:
             self._state.delete(self._name, place.size())
 
 
-def result_link(name: str, shape: FlowShape, needs_old: bool) -> Link:
+def result_operator(name: str, shape: FlowShape, needs_old: bool) -> Operator:
     """Return the operator of stage C: results of outdated left rows are dropped."""
     keys = StateKeys(shape.key_types)
     rows = RowShape(shape.columns)

@@ -13,20 +13,20 @@ from typing import TypeAlias, cast
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import compile_expression
 from pessoa.ksql.evaluate.row_functions import group_key
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.operators.flow_events import Emit, Event, Place, StateKeys, TaskContext
 from pessoa.ksql.operators.group_states import GroupAggregates, States
-from pessoa.ksql.operators.row_operators import Link
+from pessoa.ksql.operators.row_operators import Operator
 from pessoa.ksql.operators.row_packing import Keys, Row, pack, unpack
 
 GroupKey: TypeAlias = "Callable[[Row], Keys | None]"
 
 
-def group_key_function(keys: Sequence[tuple[str, Typed]], around: Surroundings, place: Place) -> GroupKey:
+def group_key_function(keys: Sequence[tuple[str, Typed]], around: EvaluationContext, place: Place) -> GroupKey:
     return group_key([compile_expression(typed, around) for _, typed in keys], place.log)
 
 
-def stream_grouping_link(group: GroupKey) -> Link:
+def stream_grouping_operator(group: GroupKey) -> Operator:
     """Return the operator that gives every event of a stream the key of its group; events without one are dropped."""
 
     def bind(_: TaskContext, emit: Emit) -> Emit:
@@ -40,7 +40,7 @@ def stream_grouping_link(group: GroupKey) -> Link:
     return bind
 
 
-def table_grouping_link(group: GroupKey) -> Link:
+def table_grouping_operator(group: GroupKey) -> Operator:
     """Return the operator that splits a change of a table's row into changes of groups: one if the group is the
     same, else the old group's before the new one's."""
 
@@ -61,7 +61,7 @@ def table_grouping_link(group: GroupKey) -> Link:
     return bind
 
 
-def aggregate_link(name: str, keys: StateKeys, groups: GroupAggregates, needs_old: bool) -> Link:
+def aggregate_operator(name: str, keys: StateKeys, groups: GroupAggregates, needs_old: bool) -> Operator:
     def bind(context: TaskContext, emit: Emit) -> Emit:
         state = context.state
 

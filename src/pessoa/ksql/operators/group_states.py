@@ -33,7 +33,7 @@ class GroupAggregates:
             resolved = typed.call
             assert isinstance(resolved, ResolvedAggregate)
             self._aggregates.append(_with_limit(resolved, settings))
-            self._arguments.append(row_functions(typed.children, settings.surroundings, place))
+            self._arguments.append(row_functions(typed.children, settings.evaluation_context, place))
             self._plain = self._plain or any(has_decimal(kind) for kind in resolved.parameters)
 
     def initial(self) -> States:

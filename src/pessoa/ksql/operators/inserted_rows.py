@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pessoa.ksql.analysis.insert_analysis import PlannedInsert
 from pessoa.ksql.analysis.source_catalogue import Source
 from pessoa.ksql.evaluate.expression_functions import compile_expression
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.ksql_errors import SemanticFailure
 from pessoa.ksql.operators.format_codecs import Codec, CodecFailure, KeyCodec, key_side, side_codec, value_side
 from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, QuerySettings
@@ -21,7 +21,7 @@ from pessoa.ksql.syntax.statement_nodes import SourceKind
 from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
 
-def inserted_row(insert: PlannedInsert, around: Surroundings) -> tuple[dict[str, Value], int]:
+def inserted_row(insert: PlannedInsert, around: EvaluationContext) -> tuple[dict[str, Value], int]:
     """Return the values by column, and the record's time. Raises SemanticFailure if a value cannot be computed."""
     try:
         row = {name: compile_expression(typed, around)({}) for name, typed in insert.columns}
@@ -51,7 +51,7 @@ def inserted_record(insert: PlannedInsert, settings: QuerySettings, schemas: Sch
     """Return the record to write. Raises SemanticFailure if a value cannot be computed or written."""
     target = insert.target
     wraps = settings.is_true(WRAP_SINGLE_VALUES, True)
-    row, time = inserted_row(insert, settings.surroundings)
+    row, time = inserted_row(insert, settings.evaluation_context)
     key_codec = KeyCodec(side_codec(key_side(target, wraps), schemas), None)
     key, value = encode_row(target, row, key_codec, side_codec(value_side(target, wraps), schemas))
     return OutputRecord(key, value, time, (), key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.operators.records import ProcessingFailure
 
 FAIL_ON_BAD_RECORD = "ksql.fail.on.deserialization.error"
@@ -15,7 +15,7 @@ COLLECT_LIST_LIMIT = "ksql.functions.collect_list.limit"
 COLLECT_SET_LIMIT = "ksql.functions.collect_set.limit"
 
 
-class StillSurroundings:
+class FixedEvaluationContext:
     """A clock that never advances and repeatable random numbers: for cases and tests."""
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -33,7 +33,7 @@ def _ignore(_: ProcessingFailure) -> None:
 
 @dataclass(frozen=True)
 class QuerySettings:
-    surroundings: Surroundings = field(default_factory=StillSurroundings)
+    evaluation_context: EvaluationContext = field(default_factory=FixedEvaluationContext)
     # The processing log.
     log: Callable[[ProcessingFailure], None] = _ignore
     # Properties of the server and the session, by their full names.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pessoa.ksql.analysis.logical_plan import LogicalPlan, ProjectStep
 from pessoa.ksql.analysis.source_catalogue import SchemaColumn
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.operators.flow_events import Event, FlowShape, Place
 from pessoa.ksql.operators.format_codecs import CodecFailure, KeyCodec, TimeWindow, key_side, side_codec, value_side
 from pessoa.ksql.operators.query_settings import WRAP_SINGLE_VALUES, QuerySettings
@@ -35,7 +35,7 @@ class ResultRow(NamedTuple):
 class Projection:
     """Makes rows of the result from events."""
 
-    def __init__(self, step: ProjectStep, shape: FlowShape, around: Surroundings, place: Place) -> None:
+    def __init__(self, step: ProjectStep, shape: FlowShape, around: EvaluationContext, place: Place) -> None:
         self._shape = shape
         self._compute = row_functions([typed for _, typed in step.columns[step.key_count :]], around, place)
         self._has_key = step.key_count > 0

@@ -1,6 +1,6 @@
 """Operators without state: WHERE and HAVING, EXPLODE, PARTITION BY.
 
-A link is bound to a task and to what comes behind it, and is then a function that takes an event.
+An operator is bound to a task and to what comes behind it, and is then a function that takes an event.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TypeAlias, cast
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import RowFunction, compile_expression
 from pessoa.ksql.evaluate.row_functions import condition, or_null
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.operators.flow_events import Emit, Event, FlowShape, Place, TaskContext
 from pessoa.ksql.operators.row_packing import Row
 from pessoa.ksql.syntax.expression_nodes import Column
 from pessoa.ksql.types.sql_types import Value
 
-Link: TypeAlias = Callable[[TaskContext, Emit], Emit]
+Operator: TypeAlias = Callable[[TaskContext, Emit], Emit]
 
 
-def filter_link(typed: Typed, is_table: bool, around: Surroundings, place: Place) -> Link:
+def filter_operator(typed: Typed, is_table: bool, around: EvaluationContext, place: Place) -> Operator:
     """Return the operator of WHERE and HAVING. A stream's row passes or is dropped; a table's row that no longer
     passes is deleted."""
     compute = compile_expression(typed, around)
@@ -50,7 +50,7 @@ def filter_link(typed: Typed, is_table: bool, around: Surroundings, place: Place
     return table if is_table else stream
 
 
-def flat_map_link(calls: Sequence[tuple[str, Typed]], around: Surroundings, place: Place) -> Link:
+def flat_map_operator(calls: Sequence[tuple[str, Typed]], around: EvaluationContext, place: Place) -> Operator:
     """Return the operator of EXPLODE and other table functions: a row for each element, the calls beside one
     another, padded with null."""
     compiled = [(name, or_null(compile_expression(typed, around), place.log)) for name, typed in calls]
@@ -70,7 +70,9 @@ def flat_map_link(calls: Sequence[tuple[str, Typed]], around: Surroundings, plac
     return bind
 
 
-def rekey_link(keys: Sequence[tuple[str, Typed]], shape: FlowShape, around: Surroundings, place: Place) -> Link:
+def partition_by_operator(
+    keys: Sequence[tuple[str, Typed]], shape: FlowShape, around: EvaluationContext, place: Place
+) -> Operator:
     """Return the operator of PARTITION BY: a new key, null if all its parts are. The row is sent on in any case."""
     compiled = [or_null(compile_expression(typed, around), place.log) for _, typed in keys]
     # Of a record without a value only its key is known.
@@ -96,7 +98,7 @@ def _uses_only(typed: Typed, names: set[str]) -> bool:
     return all(_uses_only(child, names) for child in typed.children)
 
 
-def key_function(typed: Typed, shape: FlowShape, around: Surroundings, place: Place) -> Callable[[Event], Value]:
+def key_function(typed: Typed, shape: FlowShape, around: EvaluationContext, place: Place) -> Callable[[Event], Value]:
     """Return the function for an event's join key: the event's own key if ON names it."""
     if isinstance(typed.node, Column) and len(shape.key_names) == 1 and typed.column in shape.key_names[0]:
         # Behind an outer join the column of the side that is missing is null, and the key is not.
@@ -105,7 +107,7 @@ def key_function(typed: Typed, shape: FlowShape, around: Surroundings, place: Pl
     return lambda event: None if event.row is None else compute(event.row)
 
 
-def row_functions(typed: Sequence[Typed], around: Surroundings, place: Place) -> list[RowFunction]:
+def row_functions(typed: Sequence[Typed], around: EvaluationContext, place: Place) -> list[RowFunction]:
     """Return the functions for columns; a failure gives null and is logged."""
     return [or_null(compile_expression(one, around), place.log) for one in typed]
 

@@ -13,16 +13,16 @@ from pessoa.ksql.analysis.logical_plan import PlannedWindow
 from pessoa.ksql.operators.flow_events import Emit, Event, StateKeys, TaskContext
 from pessoa.ksql.operators.format_codecs import TimeWindow
 from pessoa.ksql.operators.group_states import GroupAggregates, States
-from pessoa.ksql.operators.row_operators import Link
+from pessoa.ksql.operators.row_operators import Operator
 from pessoa.ksql.operators.row_packing import Keys, Row, pack, pack_any, unpack
 from pessoa.ksql.operators.time_index import StreamTime, TimeIndex
 from pessoa.ksql.operators.window_aggregation import window_row
 from pessoa.ksql.types.sql_types import Value
 
 
-def session_aggregate_link(
+def session_aggregate_operator(
     name: str, keys: StateKeys, groups: GroupAggregates, window: PlannedWindow, is_final: bool, needs_old: bool
-) -> Link:
+) -> Operator:
     def bind(context: TaskContext, emit: Emit) -> Emit:
         return SessionAggregation(name, keys, groups, window, is_final, needs_old, context, emit).take
 

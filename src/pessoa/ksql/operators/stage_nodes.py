@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from pessoa.ksql.operators.flow_events import Emit, TaskContext
-from pessoa.ksql.operators.row_operators import Link
+from pessoa.ksql.operators.row_operators import Operator
 
 # From the task and what comes behind, to what takes the left side's events and the right side's.
 JoinBinding: TypeAlias = Callable[[TaskContext, Emit], tuple[Emit, Emit]]
@@ -23,12 +23,12 @@ class InputNode:
 
 
 @dataclass(frozen=True)
-class LinkNode:
+class OperatorNode:
     below: StageNode
-    link: Link
+    operator: Operator
 
     def bind(self, context: TaskContext, emit: Emit) -> dict[int, Emit]:
-        return self.below.bind(context, self.link(context, emit))
+        return self.below.bind(context, self.operator(context, emit))
 
 
 @dataclass(frozen=True)
@@ -42,4 +42,4 @@ class JoinNode:
         return {**self.left.bind(context, left), **self.right.bind(context, right)}
 
 
-StageNode: TypeAlias = InputNode | LinkNode | JoinNode
+StageNode: TypeAlias = InputNode | OperatorNode | JoinNode

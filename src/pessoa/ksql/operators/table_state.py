@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from pessoa.ksql.operators.flow_events import Emit, Event, FlowShape, StateKeys, TaskContext
 from pessoa.ksql.operators.format_codecs import TimeWindow
-from pessoa.ksql.operators.row_operators import Link
+from pessoa.ksql.operators.row_operators import Operator
 from pessoa.ksql.operators.row_packing import Keys, Row, RowShape, pack, unpack
 from pessoa.ksql.operators.state_store import StateStore
 
@@ -44,7 +44,7 @@ class TableRows:
             state.put(self._name, key, pack([event.timestamp_ms, self._rows.to_list(event.row)]))
 
 
-def remember_link(name: str, shape: FlowShape) -> Link:
+def remember_operator(name: str, shape: FlowShape) -> Operator:
     """Return the operator that adds to every change of a table the row that it replaces."""
     rows = TableRows(name, shape)
 

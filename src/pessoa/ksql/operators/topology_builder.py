@@ -38,26 +38,32 @@ from pessoa.ksql.operators.compiled_stages import (
 from pessoa.ksql.operators.flow_events import Emit, Event, EventPacker, FlowShape, Place, StateKeys, TaskContext
 from pessoa.ksql.operators.format_codecs import CodecFailure, Side, key_side, side_codec
 from pessoa.ksql.operators.group_aggregation import (
-    aggregate_link,
+    aggregate_operator,
     group_key_function,
-    stream_grouping_link,
-    table_grouping_link,
+    stream_grouping_operator,
+    table_grouping_operator,
 )
 from pessoa.ksql.operators.group_states import GroupAggregates
 from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.records import KafkaRecord
 from pessoa.ksql.operators.result_rows import Projection, ResultWriter
-from pessoa.ksql.operators.row_operators import Link, filter_link, flat_map_link, key_function, rekey_link
+from pessoa.ksql.operators.row_operators import (
+    Operator,
+    filter_operator,
+    flat_map_operator,
+    key_function,
+    partition_by_operator,
+)
 from pessoa.ksql.operators.row_packing import pack_any
 from pessoa.ksql.operators.schema_source import SchemaSource
-from pessoa.ksql.operators.session_aggregation import session_aggregate_link
+from pessoa.ksql.operators.session_aggregation import session_aggregate_operator
 from pessoa.ksql.operators.source_reading import SourceReader
-from pessoa.ksql.operators.stage_nodes import InputNode, JoinBinding, JoinNode, LinkNode, StageNode
+from pessoa.ksql.operators.stage_nodes import InputNode, JoinBinding, JoinNode, OperatorNode, StageNode
 from pessoa.ksql.operators.stream_stream_join import LEFT, RIGHT, StreamStreamJoin, StreamStreamRule
 from pessoa.ksql.operators.table_joins import KeyOf, stream_table_join, table_table_join
-from pessoa.ksql.operators.table_state import remember_link
+from pessoa.ksql.operators.table_state import remember_operator
 from pessoa.ksql.operators.topology import StageInput, StageOutput, Topology
-from pessoa.ksql.operators.window_aggregation import window_aggregate_link
+from pessoa.ksql.operators.window_aggregation import window_aggregate_operator
 from pessoa.ksql.syntax.expression_nodes import Column
 from pessoa.ksql.syntax.query_nodes import Emit as EmitClause
 from pessoa.ksql.syntax.query_nodes import JoinKind, WindowKind
@@ -79,7 +85,7 @@ class _Stage:
 class _Flow:
     stage: _Stage
     shape: FlowShape
-    # Nothing but reading and `links` of its only input so far.
+    # Nothing but reading and `operators` of its only input so far.
     is_bare: bool = True
     # How the key is written where the rows lie: what a side that moves to them must do.
     key_side: Side | None = None
@@ -95,7 +101,7 @@ class TopologyBuilder:
 
     def __post_init__(self) -> None:
         self._used = _used_columns(self.plan.root)
-        self._around = self.settings.surroundings
+        self._around = self.settings.evaluation_context
         self._place = Place(self.settings)
 
     def build(self) -> Topology:
@@ -126,28 +132,28 @@ class TopologyBuilder:
             case ReadSource():
                 flow = self._read(step)
                 if needs_old and flow.shape.is_table:
-                    self._add(flow, remember_link(self._store("table"), flow.shape), has_state=True)
+                    self._add(flow, remember_operator(self._store("table"), flow.shape), has_state=True)
                 return flow
             case JoinStep():
                 return self._join(step, needs_old)
             case FilterStep(below, condition, _):
                 flow = self._flow(below, needs_old=True)
-                link = filter_link(condition, flow.shape.is_table, self._around, self._place)
-                return self._add(flow, link)
+                operator = filter_operator(condition, flow.shape.is_table, self._around, self._place)
+                return self._add(flow, operator)
             case FlatMapStep(below, calls):
                 flow = self._flow(below, needs_old)
                 added = tuple((name, typed.type) for name, typed in calls)
                 shape = replace(flow.shape, columns=(*flow.shape.columns, *added))
-                return self._add(flow, flat_map_link(calls, self._around, self._place), shape)
+                return self._add(flow, flat_map_operator(calls, self._around, self._place), shape)
             case RekeyStep(below, keys):
                 flow = self._flow(below, needs_old)
-                link = rekey_link(keys, flow.shape, self._around, self._place)
+                operator = partition_by_operator(keys, flow.shape, self._around, self._place)
                 shape = replace(
                     flow.shape,
                     key_names=tuple((name,) for name, _ in keys),
                     key_types=tuple(typed.type for _, typed in keys),
                 )
-                return self._add(flow, link, shape)
+                return self._add(flow, operator, shape)
             case AggregateStep():
                 return self._aggregate(step, needs_old)
         raise AssertionError(f"no operator for {type(step).__name__}")
@@ -164,13 +170,15 @@ class TopologyBuilder:
         keys = {name for names in shape.key_names for name in names}
         return replace(shape, columns=tuple(one for one in shape.columns if one[0] in self._used or one[0] in keys))
 
-    def _add(self, flow: _Flow, link: Link, shape: FlowShape | None = None, *, has_state: bool = False) -> _Flow:
+    def _add(
+        self, flow: _Flow, operator: Operator, shape: FlowShape | None = None, *, has_state: bool = False
+    ) -> _Flow:
         """Add an operator on top of the flow: to `prepare`, if no operator there has state."""
         if flow.is_bare and not has_state and not flow.shape.is_table:
-            flow.stage.inputs[0].links.append(link)
+            flow.stage.inputs[0].operators.append(operator)
             flow.stage.inputs[0].shape = shape or flow.shape
         else:
-            flow.stage.root = LinkNode(flow.stage.root, link)
+            flow.stage.root = OperatorNode(flow.stage.root, operator)
             flow.stage.has_state = flow.stage.has_state or has_state
             flow.is_bare = False
         flow.shape = shape or flow.shape
@@ -225,22 +233,24 @@ class TopologyBuilder:
         group = group_key_function(step.keys, self._around, self._place)
         is_table = flow.shape.is_table
         stays = not is_table and _groups_by_key(step, flow.shape)
-        link = table_grouping_link(group) if is_table else stream_grouping_link(group)
+        operator = table_grouping_operator(group) if is_table else stream_grouping_operator(group)
         kinds = tuple(typed.type for _, typed in step.keys)
         grouped = FlowShape(is_table, tuple((name,) for name, _ in step.keys), kinds, flow.shape.columns)
-        flow = self._add(flow, link, grouped)
+        flow = self._add(flow, operator, grouped)
         if not stays:
             flow = self._repartition(flow, self._partition_key(None), None)
-        return self._add(flow, self._aggregate_link(step, flow, needs_old), self._aggregate_shape(step), has_state=True)
+        return self._add(
+            flow, self._aggregate_operator(step, flow, needs_old), self._aggregate_shape(step), has_state=True
+        )
 
-    def _aggregate_link(self, step: AggregateStep, flow: _Flow, needs_old: bool) -> Link:
+    def _aggregate_operator(self, step: AggregateStep, flow: _Flow, needs_old: bool) -> Operator:
         groups = GroupAggregates([name for name, _ in step.keys], step.aggregates, self.settings, self._place)
         keys = StateKeys(tuple(typed.type for _, typed in step.keys))
         name = self._store("aggregate")
         if step.window is None:
-            return aggregate_link(name, keys, groups, needs_old)
+            return aggregate_operator(name, keys, groups, needs_old)
         is_final = step.emit is EmitClause.FINAL
-        make = session_aggregate_link if step.window.kind is WindowKind.SESSION else window_aggregate_link
+        make = session_aggregate_operator if step.window.kind is WindowKind.SESSION else window_aggregate_operator
         return make(name, keys, groups, step.window, is_final, needs_old)
 
     def _aggregate_shape(self, step: AggregateStep) -> FlowShape:
@@ -345,7 +355,7 @@ class TopologyBuilder:
         index = len(left.stage.inputs)
         stage = left.stage
         stage.inputs = [*stage.inputs, *right.stage.inputs]
-        # The right side is only read, so its links are all in `prepare`.
+        # The right side is only read, so its operators are all in `prepare`.
         stage.root = JoinNode(stage.root, InputNode(index), binding)
         stage.has_state = True
         return _Flow(stage, left.shape, is_bare=False)
@@ -354,12 +364,12 @@ class TopologyBuilder:
         keeps_left = step.kind is JoinKind.LEFT
         key_of = self._join_key(step.left_key, left)
         left_shape, right_shape = left.shape, right.shape
-        link = fk.order_link(self._store("orders"), left_shape, key_of, keeps_left)
+        operator = fk.order_operator(self._store("orders"), left_shape, key_of, keeps_left)
         orders = FlowShape(
             False, ((),), (step.right_key.type,), (*left_shape.columns, *fk.ORDER_COLUMNS)
         )  # fmt: skip
         left_side = left.key_side
-        flow = self._add(left, link, orders, has_state=True)
+        flow = self._add(left, operator, orders, has_state=True)
         flow = self._repartition(flow, self._partition_key(right.key_side), right.key_side)
         name = self._store("foreign")
 
@@ -372,7 +382,7 @@ class TopologyBuilder:
         flow.shape = FlowShape(True, left_shape.key_names, left_shape.key_types, (*columns, *fk.RESULT_COLUMNS))
         flow = self._repartition(flow, self._partition_key(left_side), left_side)
         shape = replace(flow.shape, columns=columns)
-        return self._add(flow, fk.result_link(self._store("results"), shape, needs_old), shape, has_state=True)
+        return self._add(flow, fk.result_operator(self._store("results"), shape, needs_old), shape, has_state=True)
 
 
 def _own_key(event: Event) -> Value:

@@ -13,7 +13,7 @@ from pessoa.ksql.analysis.logical_plan import PlannedWindow
 from pessoa.ksql.operators.flow_events import Emit, Event, StateKeys, TaskContext
 from pessoa.ksql.operators.format_codecs import TimeWindow
 from pessoa.ksql.operators.group_states import GroupAggregates, States
-from pessoa.ksql.operators.row_operators import Link
+from pessoa.ksql.operators.row_operators import Operator
 from pessoa.ksql.operators.row_packing import Keys, Row, pack, pack_any, unpack
 from pessoa.ksql.operators.time_index import StreamTime, TimeIndex
 
@@ -30,9 +30,9 @@ def window_row(groups: GroupAggregates, key: Keys, window: TimeWindow, states: S
     return row
 
 
-def window_aggregate_link(
+def window_aggregate_operator(
     name: str, keys: StateKeys, groups: GroupAggregates, window: PlannedWindow, is_final: bool, needs_old: bool
-) -> Link:
+) -> Operator:
     def bind(context: TaskContext, emit: Emit) -> Emit:
         state = context.state
         clock = StreamTime(state, f"{name}-time")

@@ -14,9 +14,9 @@ from pessoa.ksql.operators.inserted_rows import encode_row, inserted_row
 from pessoa.ksql.operators.schema_source import SchemaSource
 from pessoa.ksql.server.kafka_clients import KafkaClients
 from pessoa.ksql.server.ksql_problems import SERVER_ERROR, KsqlProblem
-from pessoa.ksql.server.push_queries import SystemSurroundings
 from pessoa.ksql.server.source_codecs import SourceCodecs
 from pessoa.ksql.syntax.parser import ParsedStatement
+from pessoa.ksql.system_evaluation_context import SystemEvaluationContext
 from pessoa.ksql.types.sql_types import Value
 
 _ACKNOWLEDGED_S = 30.0
@@ -26,7 +26,7 @@ class Inserter:
     def __init__(self, clients: KafkaClients, schemas: SchemaSource) -> None:
         self._clients = clients
         self._codecs = SourceCodecs(schemas)
-        self._around = SystemSurroundings()
+        self._around = SystemEvaluationContext()
 
     def insert(self, parsed: ParsedStatement, catalogue: Catalogue) -> None:
         """Write the record of a statement, and return when brokers have acknowledged it."""

@@ -15,7 +15,7 @@ from pessoa.ksql.analysis.pseudo_columns import WINDOWSTART
 from pessoa.ksql.analysis.source_catalogue import Source
 from pessoa.ksql.analysis.typed_expressions import Typed
 from pessoa.ksql.evaluate.expression_functions import compile_expression
-from pessoa.ksql.functions.function_rows import Surroundings
+from pessoa.ksql.functions.function_rows import EvaluationContext
 from pessoa.ksql.syntax import expression_nodes as nodes
 from pessoa.ksql.types.sql_types import EvaluationFailure, Value
 
@@ -32,7 +32,7 @@ class Lookup:
     end_ms: int | None = None
 
 
-def plan_lookup(condition: Typed | None, source: Source, around: Surroundings) -> Lookup:
+def plan_lookup(condition: Typed | None, source: Source, around: EvaluationContext) -> Lookup:
     """Return the keys and the bounds of windows that can hold rows for which the condition is true."""
     parts = list(_conjuncts(condition)) if condition is not None else []
     named = [_values_of(column.name, parts, around) for column in source.key]
@@ -54,7 +54,7 @@ def _conjuncts(condition: Typed) -> Iterator[Typed]:
         yield condition
 
 
-def _values_of(column: str, parts: list[Typed], around: Surroundings) -> list[Value] | None:
+def _values_of(column: str, parts: list[Typed], around: EvaluationContext) -> list[Value] | None:
     """Return the values that a key column may have; None if the condition does not restrict it."""
     for part in parts:
         match part.node:
@@ -74,7 +74,7 @@ def _values_of(column: str, parts: list[Typed], around: Surroundings) -> list[Va
     return None
 
 
-def _bounds(parts: list[Typed], around: Surroundings) -> tuple[int, int | None]:
+def _bounds(parts: list[Typed], around: EvaluationContext) -> tuple[int, int | None]:
     """Return the range of window starts that the condition allows: from (inclusive), to (exclusive, or None)."""
     start, end = 0, None
     for part in parts:
@@ -102,7 +102,7 @@ def _is_start(typed: Typed) -> bool:
     return isinstance(typed.node, nodes.Column) and typed.column == WINDOWSTART
 
 
-def _constant(typed: Typed, around: Surroundings) -> Value:
+def _constant(typed: Typed, around: EvaluationContext) -> Value:
     """Return the value of an expression without columns; None if it has columns or cannot be computed."""
     if _has_columns(typed):
         return None

@@ -20,10 +20,10 @@ from pessoa.ksql.operators.format_codecs import CodecFailure
 from pessoa.ksql.server.key_lookups import Lookup, plan_lookup
 from pessoa.ksql.server.ksql_problems import BAD_STATEMENT, KsqlProblem
 from pessoa.ksql.server.materialised_tables import MaterialisedTables
-from pessoa.ksql.server.push_queries import SystemSurroundings
 from pessoa.ksql.server.query_rows import ResultRow
 from pessoa.ksql.server.source_codecs import SourceCodec, SourceCodecs
 from pessoa.ksql.syntax.query_nodes import WindowKind
+from pessoa.ksql.system_evaluation_context import SystemEvaluationContext
 from pessoa.ksql.types.sql_types import Value
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class PullQueries:
         self._tables = tables
         self._codecs = codecs
         self._may_scan = may_scan
-        self._around = SystemSurroundings()
+        self._around = SystemEvaluationContext()
 
     def rows(self, plan: LogicalPlan, text: str, *, may_scan: bool | None = None) -> Iterator[ResultRow]:
         """Yield the rows of a query over a table. Raises KsqlProblem if it needs a table scan and scans are
@@ -81,7 +81,7 @@ class PullQueries:
 def _parts(plan: LogicalPlan) -> tuple[Source, FilterStep | None, tuple[RowFunction, ...]]:
     step = plan.root
     assert isinstance(step, ProjectStep)
-    around = SystemSurroundings()
+    around = SystemEvaluationContext()
     columns = tuple(or_null(compile_expression(typed, around), processing_log.warning) for _, typed in step.columns)
     below = step.below
     where = below if isinstance(below, FilterStep) else None

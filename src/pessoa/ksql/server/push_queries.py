@@ -11,12 +11,10 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pessoa.ksql.analysis.logical_plan import JoinStep, LogicalPlan, ReadSource, Step
-from pessoa.ksql.functions.function_rows import Surroundings
 from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.records import KafkaRecord, ProcessingFailure, QueryFailure
 from pessoa.ksql.operators.schema_source import SchemaSource
@@ -26,6 +24,7 @@ from pessoa.ksql.server.ksql_state import sources_of
 from pessoa.ksql.server.query_rows import ResultRow, RowFeed
 from pessoa.ksql.server.topic_reader import SourceReader
 from pessoa.ksql.syntax.statement_nodes import SourceKind
+from pessoa.ksql.system_evaluation_context import SystemEvaluationContext
 
 if TYPE_CHECKING:
     from pessoa.ksql.operators.in_process import InProcessQuery
@@ -34,17 +33,6 @@ log = logging.getLogger("pessoa.ksql")
 processing_log = logging.getLogger("processing")
 
 _RESET = "auto.offset.reset"
-
-
-class SystemSurroundings(Surroundings):
-    """The clock and the random numbers of this machine."""
-
-    @property
-    def now_ms(self) -> int:  # type: ignore[override]
-        return time.time_ns() // 1_000_000
-
-    def octets(self, count: int) -> bytes:
-        return secrets.token_bytes(count)
 
 
 class RunningQuery:
@@ -139,7 +127,7 @@ class PushQueries:
         begins = _start_positions(plan, to_end or properties.get(_RESET, self._default_reset) == "earliest")
         reader = SourceReader(self._clients, begins, f"_confluent-ksql-{query_id}", to_end=to_end)
         reader.open()
-        settings = QuerySettings(SystemSurroundings(), _log_failure, dict(properties))
+        settings = QuerySettings(SystemEvaluationContext(), _log_failure, dict(properties))
         try:
             made = InProcessQuery(plan, settings, self._schemas, reader.partitions)
         except Exception:

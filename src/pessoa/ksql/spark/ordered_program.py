@@ -8,8 +8,6 @@ A `StageArgument` is packed by the driver, and each worker makes the topology of
 from __future__ import annotations
 
 import logging
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -82,17 +80,6 @@ class StageProgram:
         return WrittenRecord(
             self._topic, partition, record.key, record.value, max(0, record.timestamp_ms), record.headers
         )
-
-
-class WallSurroundings:
-    """The clock and the random numbers of the machine."""
-
-    @property
-    def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
-
-    def octets(self, count: int) -> bytes:
-        return os.urandom(count)
 
 
 def log_failure(failure: ProcessingFailure) -> None:

@@ -12,17 +12,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from pessoa.client.topic_creation import IfExists, TopicSpec
 from pessoa.ksql.analysis.logical_plan import LogicalPlan
-from pessoa.ksql.functions.function_rows import Surroundings
 from pessoa.ksql.operators.query_settings import QuerySettings
 from pessoa.ksql.operators.schema_source import MemorySchemas, SchemaSource
 from pessoa.ksql.operators.topology import Stage, Topology, build_topology
 from pessoa.ksql.registry_schemas import RegistrySchemas
-from pessoa.ksql.spark.ordered_program import PROGRAM, StageArgument, WallSurroundings, log_failure
+from pessoa.ksql.spark.ordered_program import PROGRAM, StageArgument, log_failure
 from pessoa.ksql.spark.query_names import application_id, engine_name, internal_topic
+from pessoa.ksql.system_evaluation_context import SystemEvaluationContext
 from pessoa.pipelines.ordered_state import OrderedQuery, start_function
 from pessoa.pipelines.plan import Start
 from pessoa.pipelines.queries import Delivery, QuerySpec
@@ -42,7 +41,7 @@ class OrderedPlan:
 
 def make_topology(plan: LogicalPlan, properties: Mapping[str, str], registry: Mapping[str, str]) -> Topology:
     """Return the topology; called in the process that runs it."""
-    settings = QuerySettings(cast("Surroundings", WallSurroundings()), log_failure, properties)
+    settings = QuerySettings(SystemEvaluationContext(), log_failure, properties)
     schemas: SchemaSource = RegistrySchemas(registry) if registry else MemorySchemas()
     return build_topology(plan, settings, schemas)
 
