@@ -42,7 +42,7 @@ def small_java() -> list[str]:
 
 
 def plain_java() -> list[str]:
-    """Return the flags and the class path without the archive."""
+    """Return the flags and the class path of a Java that does not use the class archive."""
     return [*SMALL_JVM, *_class_path()]
 
 

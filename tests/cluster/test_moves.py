@@ -42,7 +42,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
 
 @pytest.fixture
 def make_moving(processes: Processes, tmp_path: Path) -> Iterator[MakeMoving]:
-    """Return a function that creates moving topics, which are deleted after the test, also if it fails."""
+    """Return a function that creates a topic, with the tool that moves it; the topics are deleted after the test."""
     made = []
 
     def make(topic: str, replicas: list[int]) -> Moving:

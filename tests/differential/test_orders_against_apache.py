@@ -165,7 +165,8 @@ def assert_in_order(topics: list[Any], order: Callable[..., list[Uuid]]) -> None
 
 
 async def partitions(side: ApacheSide, assignor: str) -> dict[str, list[int]]:
-    """Return the assignment of one topic with many partitions to seven members."""
+    """Assign one topic with many partitions to seven members, and check how many each gets and in which order. Return
+    the partitions of each member for `range`, and nothing for `uniform`."""
     group_id, members = f"wide-{assignor}", "abcdefg"
     epochs = dict.fromkeys(members, 0)
     owned: dict[str, list[TopicPartitions]] = {one: [] for one in members}

@@ -145,7 +145,7 @@ def test_a_machine_without_power_sends_nothing_until_it_is_back(world: World) ->
     world.loop.run_until_complete(story())
 
 
-def test_a_request_that_is_held_arrives_later_on_another_connection_and_its_own_breaks_or_carries_it_too(
+def test_a_held_request_arrives_late_on_a_new_connection_after_the_original_was_reset_or_delivered_it(
     world: World,
 ) -> None:
     async def story() -> None:

@@ -179,7 +179,7 @@ def changed_sasl_problem(configs: Mapping[str, str], config: BrokerConfig) -> Co
         if base == _ENABLED and (strange := [one for one in split_list(text) if one not in SUPPORTED]):
             why = f"{strange[0]} is not offered; there are {', '.join(SUPPORTED)}"
         elif base == _ENABLED and OAUTHBEARER in split_list(text):
-            why = _missing_keys(config, name)
+            why = _why_no_token_keys(config, name)
         elif base == _JAAS and (listener := _OF_MECHANISM.fullmatch(name)) is not None:
             why = _jaas_problem(text, listener[1].upper())
         if why is not None:
@@ -187,7 +187,7 @@ def changed_sasl_problem(configs: Mapping[str, str], config: BrokerConfig) -> Co
     return None
 
 
-def _missing_keys(config: BrokerConfig, name: str) -> str | None:
+def _why_no_token_keys(config: BrokerConfig, name: str) -> str | None:
     """Return why this key cannot enable OAUTHBEARER: a listener that it is for has no keys to verify tokens with. None
     if all have."""
     named = _OF_LISTENER.match(name)

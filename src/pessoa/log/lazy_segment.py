@@ -56,7 +56,7 @@ def empty_log(
 
 
 class LazySegment(Segment):
-    """A segment without files, which no batch fits into."""
+    """The only segment of an empty log. It has no files and is always full: the first append rolls and creates them."""
 
     __slots__ = ()
 

@@ -37,7 +37,7 @@ USUAL_BYTES = 2 * 1024 * 1024
 PATIENCE_MS = 30_000
 
 
-class Holder(Protocol):
+class ReceivingConnection(Protocol):
     """A connection that holds memory for the requests it receives."""
 
     @property
@@ -67,16 +67,16 @@ class ReceiveRoom:
         self.taken_bytes = 0
         # The most that was taken since `take_freed_bytes`.
         self._most_bytes = 0
-        self._held_bytes: dict[Holder, int] = {}
+        self._held_bytes: dict[ReceivingConnection, int] = {}
         # Connections that wait: with large requests, and with requests of usual size.
-        self._large: dict[Holder, None] = {}
-        self._usual: dict[Holder, None] = {}
+        self._large: dict[ReceivingConnection, None] = {}
+        self._usual: dict[ReceivingConnection, None] = {}
         # Whether there are any. Every connection looks at this whenever it has served something.
         self.is_short = False
         self._is_letting_in = False
         self._short_since_ms = 0
         # The one that may go beyond the limit. It takes nothing from the others.
-        self._exception: Holder | None = None
+        self._exception: ReceivingConnection | None = None
 
     def __repr__(self) -> str:
         return f"<ReceiveRoom: {self.taken_bytes} of {self.limit_bytes} bytes taken, {self.waiting_count} wait>"
@@ -85,7 +85,7 @@ class ReceiveRoom:
     def waiting_count(self) -> int:
         return len(self._large) + len(self._usual)
 
-    def admits(self, holder: Holder, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
+    def admits(self, holder: ReceivingConnection, more_bytes: int, frame_bytes: int, *, must: bool) -> bool:
         """Return whether a connection may take `more_bytes` for a frame of `frame_bytes`. With `must` it cannot read on
         without them. It reports with `count` what it has taken."""
         if self._fits(more_bytes, frame_bytes):
@@ -105,7 +105,7 @@ class ReceiveRoom:
         limit_bytes = self.limit_bytes if frame_bytes <= USUAL_BYTES else self.limit_bytes * 3 // 4
         return more_bytes <= limit_bytes + exempt - self.taken_bytes
 
-    def count(self, holder: Holder, taken_bytes: int) -> None:
+    def count(self, holder: ReceivingConnection, taken_bytes: int) -> None:
         """Note that a connection holds `taken_bytes` in all; if that is less than before, let waiting connections
         in."""
         before = self._held_bytes.get(holder, 0)
@@ -121,11 +121,11 @@ class ReceiveRoom:
         if taken_bytes < before:
             self._let_in()
 
-    def has(self, holder: Holder) -> bool:
+    def has(self, holder: ReceivingConnection) -> bool:
         """Whether the connection holds any of this memory."""
         return holder in self._held_bytes
 
-    def wait(self, holder: Holder, frame_bytes: int, now_ms: int) -> None:
+    def wait(self, holder: ReceivingConnection, frame_bytes: int, now_ms: int) -> None:
         """Queue a connection that needs memory for a frame of that size; its `room_came` is called when there may be
         room."""
         if not self.is_short:
@@ -134,7 +134,7 @@ class ReceiveRoom:
         line = self._usual if frame_bytes <= USUAL_BYTES else self._large
         line[holder] = None
 
-    def leave(self, holder: Holder) -> None:
+    def leave(self, holder: ReceivingConnection) -> None:
         """Remove a connection from the queue, and offer memory to those after it, which were not asked while it was the
         first."""
         for line in (self._large, self._usual):
@@ -143,7 +143,7 @@ class ReceiveRoom:
                 self.is_short = bool(self._large or self._usual)
                 self._let_in()
 
-    def forget(self, holder: Holder) -> None:
+    def forget(self, holder: ReceivingConnection) -> None:
         """Remove a connection that has closed, with the memory that it held."""
         self.count(holder, 0)
         self.leave(holder)

@@ -11,7 +11,7 @@ A peer that breaks the protocol gets one log line and a closed connection; a req
 costs its connection. Other connections do not notice either. A peer that does not read its answers is not read from:
 above the transport's high-water mark nothing is served or read until it has drained, so a slow reader costs a bounded
 amount of memory. So does a slow writer of large requests: all of them share the room that `receive_room.py` keeps, in
-which this protocol is a `Holder`.
+which this protocol is a `ReceivingConnection`.
 
 A connection ends in two steps. A socket that is closed while something in it is unread resets the connection, and the
 peer may lose answers that were sent to it. So only our side is closed, and what still comes is read and dropped, until

@@ -179,7 +179,7 @@ def _with_maven(jars: Sequence[Jar], folder: Path) -> Iterator[Jar]:
     """Get all jars with one call of Maven, which downloads those that its local repository lacks."""
     pom = folder / "pom.xml"
     pom.write_text(_pom(jars, folder), encoding="utf-8")
-    _run(["mvn", "--batch-mode", "--quiet", "--file", str(pom), f"{MAVEN_PLUGIN}:copy"], folder, jars)
+    _run_download(["mvn", "--batch-mode", "--quiet", "--file", str(pom), f"{MAVEN_PLUGIN}:copy"], folder, jars)
     yield from jars
 
 
@@ -221,11 +221,11 @@ def _with_ivy(jars: Sequence[Jar], folder: Path) -> Iterator[Jar]:
     words = ["-ivy", str(module), "-cache", str(folder / "ivy"), "-types", "jar", "-warn"]
     pattern = f"{folder}/[artifact]-[revision].[ext]"
     command = [str(java.executable), "-cp", str(ivy), "org.apache.ivy.Main", *words, "-retrieve", pattern]
-    _run(command, folder, jars)
+    _run_download(command, folder, jars)
     yield from jars
 
 
-def _run(command: list[str], folder: Path, jars: Sequence[Jar]) -> None:
+def _run_download(command: list[str], folder: Path, jars: Sequence[Jar]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, cwd=folder, check=False)
     except (OSError, subprocess.TimeoutExpired) as failure:

@@ -247,7 +247,7 @@ class App:
         self._stores[name] = topic
 
     def store_names(self, topic: str) -> list[str]:
-        """Return the names that `stored` gave to the table in this topic."""
+        """Return the names of the stores (`Table.stored`) whose changelog is this topic."""
         return [name for name, stored in self._stores.items() if stored == topic]
 
     @property

@@ -253,13 +253,13 @@ class Stream(_Flow[K, V]):
     def peek(self, look: Callable[[V], object] | Callable[[K, V], object]) -> Stream[K, V]:
         """Call a function with each value, or key and value, and return the same rows. After a crash it may be
         called again for some of them; with exactly-once too, since its effects are not undone."""
-        return self._observe(look, keeps=True)
+        return self._call_for_each_row(look, keeps=True)
 
     def foreach(self, do: Callable[[V], object] | Callable[[K, V], object], *, name: str = "") -> None:
         """Call a function with each value, or key and value, and end the pipeline; nothing is written."""
-        self._app.add_effect(self._observe(do, keeps=False).node, name or getattr(do, "__name__", "foreach"))
+        self._app.add_effect(self._call_for_each_row(do, keeps=False).node, name or getattr(do, "__name__", "foreach"))
 
-    def _observe(self, look: Callable[..., object], *, keeps: bool) -> Stream[K, V]:
+    def _call_for_each_row(self, look: Callable[..., object], *, keeps: bool) -> Stream[K, V]:
         observer = Observer(look, keeps=keeps)
         made = self._app.functions.plan(observer, takes=self._type, returns="BOOLEAN", with_key=True)
         return Stream(self._app, Filter(self.node, made, self._app.errors, passes_deleted=keeps), self._type)

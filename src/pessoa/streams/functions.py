@@ -45,8 +45,8 @@ class Functions:
         self, function: Callable[..., object], *, takes: type | None, returns: object, with_key: bool = False,
         many: bool = False,
     ) -> Function:  # fmt: skip
-        """Return the plan's Function. `returns` None reads the annotation; `many`: the function gives several
-        values."""
+        """Register a user's function under a unique name, and return the `Function` that refers to it in a plan. If
+        `returns` is None, its annotation has the type; with `many` it returns several values for a record."""
         hints = _hints(function)
         style = _style(function, hints)
         if returns is None:

@@ -110,7 +110,7 @@ def entries(node: ast.AST) -> list[ast.expr | None]:
 
 
 def tables(source: str) -> list[int]:
-    """Return the lines at which literals begin whose entries are about several APIs."""
+    """Return the lines of the literals in this source that name at least `TABLE_SIZE` APIs."""
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))

@@ -129,7 +129,7 @@ def test_a_fetch_in_slices_waits_for_records(broker: Broker, monkeypatch: pytest
     assert with_records(asyncio.run(main())) == [PARTITIONS - 1]
 
 
-def test_records_that_come_between_two_slices_to_a_partition_of_the_first_are_found(
+def test_a_fetch_returns_at_once_records_appended_to_a_partition_of_an_earlier_slice(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing would tell of what has come before it begins to wait."""

@@ -53,7 +53,7 @@ def test_a_fenced_broker_is_listed_for_one_more_session_timeout() -> None:
     assert not watched.names_it(100_000 + SESSION_MS)
 
 
-def test_a_broker_that_is_unfenced_within_a_session_timeout_is_listed_all_the_time() -> None:
+def test_a_fenced_broker_that_is_unfenced_within_a_session_timeout_never_leaves_the_metadata_response() -> None:
     watched = Watched()
     watched.becomes(SERVING, 0)
     watched.becomes(FENCED, 100_000)

@@ -31,7 +31,7 @@ def target(index: int) -> Target:
     return Target((TOPIC, index), cast("Any", led))
 
 
-def test_records_that_come_between_two_slices_to_a_partition_of_the_first_are_found(
+def test_a_share_fetch_returns_at_once_records_appended_to_a_partition_of_an_earlier_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It waited for `max_wait_ms`: nothing told of what had come before it began to wait."""

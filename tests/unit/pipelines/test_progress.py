@@ -52,5 +52,5 @@ def test_a_source_that_is_no_kafka_topic_has_no_lag() -> None:
     assert found.rows_per_second == 0
 
 
-def test_an_empty_report_is_no_progress() -> None:
+def test_an_empty_spark_report_is_read_as_a_progress_with_default_values() -> None:
     assert read_progress({}) == Progress()

@@ -203,7 +203,7 @@ def test_clients_are_closed_when_the_token_of_their_caller_expires() -> None:
     run(test)
 
 
-def test_a_proxy_whose_callers_all_have_tokens_may_use_any_login(tmp_path: Path) -> None:
+def test_client_sasl_mechanism_may_be_oauthbearer_only_if_no_caller_logs_in_with_a_password(tmp_path: Path) -> None:
     keys = Issuer().write(tmp_path / "jwks.json")
     settings = {key: value for key, value in SETTINGS.items() if key != "pessoa.authentication.kafka"} | {
         "client.sasl.mechanism": "OAUTHBEARER",

@@ -130,7 +130,8 @@ class NodeLogs:
     # What is on.
 
     def _configure(self, config: BrokerConfig) -> None:
-        """Switch the logs on and off whose setting has changed; a level that was changed by hand elsewhere stays."""
+        """Turn on the logs that were added to `pessoa.logs`, and off those that were removed. A logger level that was
+        set by hand is reset for these logs only."""
         before, self.named = self.named, frozenset(config.pessoa_logs)
         _forget_levels(before ^ self.named)
         self._refresh()

@@ -191,7 +191,7 @@ class SchemaFormatter(DefaultFormatter):
         return text + self._id_separator + str(schema_id).encode() if self._shows_ids else text
 
 
-def _consumer(command: str) -> Tool:
+def _make_consumer_tool(command: str) -> Tool:
     def make_options() -> Options:
         from pessoa.cli.console.console_consumer import make_options
 
@@ -210,6 +210,6 @@ def _consumer(command: str) -> Tool:
     return Tool(make_options, act)
 
 
-avro_consumer = _consumer("kafka-avro-console-consumer")
-json_schema_consumer = _consumer("kafka-json-schema-console-consumer")
-protobuf_consumer = _consumer("kafka-protobuf-console-consumer")
+avro_consumer = _make_consumer_tool("kafka-avro-console-consumer")
+json_schema_consumer = _make_consumer_tool("kafka-json-schema-console-consumer")
+protobuf_consumer = _make_consumer_tool("kafka-protobuf-console-consumer")

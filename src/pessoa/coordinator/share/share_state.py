@@ -90,7 +90,7 @@ class ShareState(NamedTuple):
 
 
 class WireBatch(Protocol):
-    """A state batch of any of the messages and records that have one."""
+    """A state batch as it stands in a WriteShareGroupState request, or in a record of `__share_group_state`."""
 
     first_offset: int
     last_offset: int

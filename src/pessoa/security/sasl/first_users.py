@@ -52,7 +52,7 @@ def _parse(argument: str, octets: Callable[[int], bytes]) -> UserScramCredential
     mechanism = match["mechanism"]
     if mechanism not in NUMBERS:
         raise BadFirstUser(f"The SCRAM mechanism {mechanism} is not supported; there are {', '.join(NUMBERS)}.")
-    parts = _parts(match["parts"])
+    parts = _parse_attributes(match["parts"])
     iterations = _iterations(parts.get("iterations", str(MIN_ITERATIONS)))
     salt, salted = _salt_password(mechanism, parts, iterations, octets)
     stored_key, server_key = derived_keys(ALGORITHMS[mechanism], salted)
@@ -66,7 +66,7 @@ def _parse(argument: str, octets: Callable[[int], bytes]) -> UserScramCredential
     )
 
 
-def _parts(text: str) -> dict[str, str]:
+def _parse_attributes(text: str) -> dict[str, str]:
     parts: dict[str, str] = {}
     place = 0
     while place < len(text):
