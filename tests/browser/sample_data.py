@@ -31,10 +31,14 @@ def fill(servers: str, registry: str | None, orders: int = 400) -> None:
     for future in admin.create_topics(wanted).values():
         future.result(30)
     producer = Producer({"bootstrap.servers": servers, "message.max.bytes": 8_000_000, "linger.ms": 5})
+    started_ms = time.time_ns() // 1_000_000 - orders
     for number in range(orders):
         order = an_order(number)
         headers: list[tuple[str, str | bytes | None]] = [("trace", f"t-{number}".encode()), ("source", b"web")]
-        producer.produce("orders", msgspec.json.encode(order), f"c-{number % 17}".encode(), headers=headers)
+        # Different times, of which the newest are those of all partitions.
+        at_ms = started_ms + number
+        key = f"c-{number % 17}".encode()
+        producer.produce("orders", msgspec.json.encode(order), key, headers=headers, timestamp=at_ms)
         producer.produce("clicks", f"/page/{number % 9}".encode(), f"u-{number % 31}".encode())
         producer.poll(0)
     producer.produce("hostile", SCRIPT.encode(), b"script", headers=[("x", SCRIPT.encode())])

@@ -146,7 +146,9 @@ def start_other_modes(stage: Stage) -> None:
     columns = "id SERIAL PRIMARY KEY, nome TEXT NOT NULL, mudado TIMESTAMP NOT NULL DEFAULT clock_timestamp()"
     for mode in ("bulk", "incrementing", "timestamp"):
         stage.sql(f"CREATE TABLE {mode} ({columns})")
-        stage.sql(f"INSERT INTO {mode} (nome) SELECT 'loja ' || n FROM generate_series(1, {SHOPS}) n")
+        # Different times: of rows with the same time the source promises no order.
+        stage.sql(f"INSERT INTO {mode} (nome, mudado) SELECT 'loja ' || n, clock_timestamp() + n * interval '1 us' "
+                  f"FROM generate_series(1, {SHOPS}) n")  # fmt: skip
         # A bulk source reads the whole table in each poll; this interval makes it read once.
         pause = "3600000" if mode == "bulk" else "200"
         stage.run(
