@@ -21,6 +21,8 @@ UV_VENV    := build/uv
 export PYTHONHASHSEED := 0
 # Compiled once: otherwise every process that a test starts compiles all of it again, which takes longer than its start.
 unexport PYTHONDONTWRITEBYTECODE
+# Users do not have it, and it hides what is printed in the wrong order.
+unexport PYTHONUNBUFFERED
 
 # The number of worker processes for tests; the machines we test on have two cores.
 WORKERS ?= 2

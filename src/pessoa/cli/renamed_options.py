@@ -22,7 +22,8 @@ def values(given: Given, new: str, old: str, word: str = WARNING) -> list[str]:
         if given.has(new):
             first, second = (new, old) if word == WARNING else (old, new)
             raise UsageError(f"Options --{first} and --{second} cannot be specified together.")
-        print(f"{word} --{old} is deprecated and will be removed in a future version. Use --{new} instead.")
+        # At once: console tools write their records around the buffer of the text.
+        print(f"{word} --{old} is deprecated and will be removed in a future version. Use --{new} instead.", flush=True)
         return given.values(old)
     return given.values(new)
 

@@ -188,7 +188,7 @@ def _log(words: list[str]) -> int:
     # Of several files tail knows -n5, and not -5.
     wanted = [f"-n{word[1:]}" if word[0] == "-" and word[1:].isdigit() else word for word in words[1:] if word]
     command = ["tail", *wanted, *paths] if wanted else [os.environ.get("PAGER", "less"), *paths]
-    return subprocess.run(command).returncode  # noqa: PLW1510
+    return _run(command)
 
 
 def _top(words: list[str]) -> int:
@@ -197,11 +197,17 @@ def _top(words: list[str]) -> int:
     if not numbers:
         raise Mistake("No services are running")
     if Path("/proc").is_dir():
-        return subprocess.run(["top", "-p", ",".join(numbers)]).returncode  # noqa: PLW1510
+        return _run(["top", "-p", ",".join(numbers)])
     # The other kind of top watches one process.
     if len(numbers) > 1:
         raise Mistake("Missing required service argument in 'confluent top'")
-    return subprocess.run(["top", "-pid", numbers[0]]).returncode  # noqa: PLW1510
+    return _run(["top", "-pid", numbers[0]])
+
+
+def _run(command: list[str]) -> int:
+    """Run a command that prints for itself, behind what this one has printed, and return its exit code."""
+    sys.stdout.flush()
+    return subprocess.run(command, check=False).returncode
 
 
 # Records.
