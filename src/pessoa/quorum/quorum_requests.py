@@ -106,7 +106,8 @@ async def _fetch_later(quorum: RaftQuorum, fetch: Fetch, reply: FetchReply, max_
     deadline_ms = quorum.monotonic_ms() + max_wait_ms
     raft = quorum.raft
     while True:
-        # First looked at before the first wait: this begins a turn of the loop later than the request was looked at.
+        # Also before the first wait: this coroutine starts one turn of the event loop after `fetch` found no records,
+        # and a wake-up that came in between is lost.
         if not raft.is_leader or raft.epoch != fetch.epoch:
             # It says who leads instead, and counts for nothing.
             reply = raft.fetch(quorum.monotonic_ms(), fetch)
