@@ -10,6 +10,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+_SIGNING = x509.KeyUsage(
+    digital_signature=True, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False,
+)  # fmt: skip
+
 
 class Authority:
     """Signs certificates for 127.0.0.1 that are valid for an hour."""
@@ -20,6 +25,9 @@ class Authority:
         self._name = _name("authority")
         builder = self._builder(self._name, self._key.public_key())
         certificate = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        # Both identifiers, and the usage of the key: Python 3.13 verifies strictly.
+        own_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        certificate = certificate.add_extension(own_id, critical=False).add_extension(_SIGNING, critical=True)
         self._pem = _pem(certificate.sign(self._key, hashes.SHA256()))
         self.path = str(folder / "authority.pem")
         Path(self.path).write_bytes(self._pem)
@@ -30,6 +38,8 @@ class Authority:
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         builder = self._builder(_name(name), key.public_key())
         builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        issuer_id = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer_id, critical=False)
         secret = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
